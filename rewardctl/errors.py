@@ -80,3 +80,8 @@ def quote(value: object) -> str:
     """`repr`, cut at 80 characters, for values in messages."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def printable(text: str) -> str:
+    """Text with control characters but line ends escaped: no row can steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
