@@ -1,0 +1,315 @@
+"""The `score` command: its options, its progress and its final table."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rewardctl.errors import UsageError, printable, quote
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rewardctl.config.schema import Config
+    from rewardctl.runs.score import ScoreRequest
+
+ProgressKind = Literal["auto", "bar", "plain", "none"]
+SCORE_SECTIONS = ("data", "rewards", "eval_rewards", "execution", "score", "python_path", "media")
+PLAIN_EVERY_S = 30.0
+WORST_FILES = 5
+
+
+def score(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG]", help="YAML with reward streams; or use --reward."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="[NAME=]PATH",
+            help="JSONL (also .gz), quoted glob, or - for standard input. Repeatable. "
+            "Without it the declared datasets are scored.",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="OUT", help="JSONL to write, or - for stdout."),
+    ] = None,
+    reward: Annotated[
+        list[str] | None,
+        typer.Option("--reward", metavar="NAME", help="A stream without YAML. Repeatable."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew; OUT stays until that is complete.")
+    ] = False,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="Score only the failed cells again.")
+    ] = False,
+    max_errors: Annotated[
+        str,
+        typer.Option("--max-errors", metavar="N|P%", help="Failed rows that do not stop the run."),
+    ] = "0",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Score the first N rows only.")
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option("--include", metavar="COLUMN,…", help="Input columns to copy to the output."),
+    ] = None,
+    eval_rewards: Annotated[
+        bool, typer.Option("--eval-rewards", help="Use the eval_rewards: list.")
+    ] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a config key. Repeatable."),
+    ] = None,
+    media_root: Annotated[
+        Path | None,
+        typer.Option("--media-root", help="Folder of media paths; default: the JSONL's folder."),
+    ] = None,
+    allow_media: Annotated[
+        list[Path] | None,
+        typer.Option("--allow-media", metavar="DIR", help="More folders media may lie in."),
+    ] = None,
+    allow_import: Annotated[
+        list[str] | None,
+        typer.Option("--allow-import", metavar="PREFIX", help="Only import classes below these."),
+    ] = None,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan; load no model, write nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Summary as JSON on stdout.")] = False,
+    progress: Annotated[ProgressKind, typer.Option(help="How progress is shown.")] = "auto",
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Score a JSONL dataset with several reward streams.
+
+    Exit codes: 0 done, 1 too many rows failed, 2 usage or config, 3 input, 4 run failed, 130/143
+    signal, 141 the reader of stdout is gone.
+    """
+    from rewardctl.runs.policy import MaxErrors
+    from rewardctl.runs.score import ScoreRequest
+
+    config = _read_config(arguments or [], reward or [], overrides or [])
+    if output is None and not is_dry_run:
+        raise UsageError("no output: give -o OUT.jsonl, or -o - for standard output")
+    if output == "-" and (as_json or resume or retry_errors or overwrite):
+        raise UsageError(
+            "-o - cannot be combined with --json, --resume, --retry-errors or --overwrite"
+        )
+    if overwrite and (resume or retry_errors):
+        raise UsageError("--overwrite starts anew, --resume and --retry-errors go on: give one")
+    request = ScoreRequest(
+        config=config,
+        out=None if output in (None, "-") else Path(str(output)),
+        data=tuple(data or ()),
+        resume=resume or retry_errors,
+        overwrite=overwrite,
+        retry_errors=retry_errors,
+        max_errors=MaxErrors.parse(max_errors),
+        limit=limit,
+        include=tuple(name for text in include or () for name in text.split(",") if name),
+        use_eval_rewards=eval_rewards,
+        media_root=media_root,
+        allow_media=tuple(allow_media or ()),
+        allow_import=tuple(allow_import or ()),
+    )
+    if is_dry_run:
+        _show_plan(request, as_json=as_json)
+    else:
+        _run(request, progress, as_json=as_json)
+
+
+def _read_config(arguments: list[str], rewards: list[str], overrides: list[str]) -> "Config":
+    from rewardctl.config.load import config_from_rewards, examine, findings_error
+
+    extra = arguments if rewards else arguments[1:]
+    if extra:
+        raise UsageError(
+            f"unexpected argument {quote(extra[0])}: "
+            + (
+                "--reward stands for the CONFIG; give one or the other"
+                if extra[0].endswith((".yaml", ".yml"))
+                else "quote the glob or repeat --data"
+            )
+        )
+    if rewards:
+        return config_from_rewards(rewards, overrides)
+    if not arguments:
+        raise UsageError("no reward streams: give a CONFIG, or --reward NAME")
+    path = Path(arguments[0])
+    examination = examine(path, overrides, sections=SCORE_SECTIONS, for_run=True)
+    if examination.config is None:
+        raise findings_error(examination.findings, str(path))
+    for finding in examination.findings:
+        _say(str(finding))
+    return examination.config
+
+
+def _console() -> "Console":
+    """Tables go to stderr; where nobody watches, lines are not wrapped at 80 columns."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False)
+    if console.is_terminal:
+        return console
+    return Console(stderr=True, highlight=False, markup=False, width=160)
+
+
+def _run(request: "ScoreRequest", progress: ProgressKind, *, as_json: bool) -> None:
+    from rewardctl.runs.score import score as run_score
+
+    shown = _progress(progress)
+    try:
+        meta = run_score(request, on_progress=shown.update)
+    finally:
+        shown.close()
+    for warning in meta["warnings"]:
+        _say(f"rewardctl: warning: {warning}")
+    if as_json:
+        typer.echo(json.dumps(meta))
+    _show_summary(meta)
+
+
+def _show_summary(meta: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("stream")
+    for name in ("applicable", "ok", "failed", "mean", "std", "min", "max", "rows/s", "time"):
+        table.add_column(name, justify="right", no_wrap=name != "failed")
+    for name, figures in meta["streams"].items():
+        by_status = ", ".join(f"{s} {n}" for s, n in figures["failed_by_status"].items())
+        share = figures["share_of_time"]
+        table.add_row(
+            Text(name),
+            str(figures["applicable"]),
+            str(figures["ok"]),
+            f"{figures['failed']}" + (f" ({by_status})" if by_status else ""),
+            *(_number(figures[key]) for key in ("mean", "std", "min", "max", "rows_per_second")),
+            "" if share is None else f"{share:.0%}",
+        )
+    _console().print(table)
+    counts, failures = meta["counts"], meta["failures"]
+    _say(
+        f"{counts['rows']} rows: {counts['ok']} ok, {counts['failed']} failed, "
+        f"{counts['nothing_applicable']} with no applicable stream; {meta['seconds']:.1f} s"
+    )
+    if counts["failed"]:
+        worst = list(failures["by_source"].items())[:WORST_FILES]
+        _say("failed rows by file: " + ", ".join(f"{n} in {name}" for name, n in worst))
+        for example in failures["examples"]:
+            _say(f"  {example}")
+    if meta["output"] != "-":
+        _say(f"scores: {meta['output']}")
+        _say(f"facts:  {meta['output']}.meta.json")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _say(line: str) -> None:
+    """One line on stderr, never wrapped."""
+    typer.echo(printable(line), err=True)
+
+
+def _show_plan(request: "ScoreRequest", *, as_json: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from rewardctl.runs.dry_run import dry_run
+
+    plan = dry_run(request)
+    if as_json:
+        typer.echo(json.dumps(plan))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("stream", "reward model", "kind", "fields", "rows", "calls", "batch", "weight"):
+        table.add_column(name)
+    for name, facts in plan["streams"].items():
+        cells = (
+            facts["reward_model"],
+            facts["kind"],
+            ", ".join(facts["required_fields"]),
+            str(facts["rows"]),
+            str(facts["calls"]),
+            str(facts["batch_size"] or "group"),
+            str(facts["weight"]),
+        )
+        table.add_row(Text(name), *map(Text, cells))
+    _console().print(table)
+    datasets = ", ".join(f"{name} {n}" for name, n in plan["datasets"].items())
+    _say(f"{plan['rows']} rows ({datasets}) in {', '.join(i['path'] for i in plan['inputs'])}")
+    if plan["failing_rows"]:
+        _say(f"rows that would fail before any call: {plan['failing_rows']}")
+        for example in plan["examples"]:
+            _say(f"  {example}")
+
+
+class _Silent:
+    """No progress."""
+
+    def update(self, done: float, failed: int, total: int | None) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Nothing was shown."""
+
+
+class _Bar(_Silent):
+    """A bar on a terminal."""
+
+    def __init__(self) -> None:
+        from tqdm import tqdm
+
+        self._bar: tqdm[Any] = tqdm(unit=" rows", file=sys.stderr, dynamic_ncols=True, leave=False)
+
+    def update(self, done: float, failed: int, total: int | None) -> None:
+        """Move the bar."""
+        self._bar.total = total
+        if failed:
+            self._bar.set_postfix(failed=failed, refresh=False)
+        self._bar.update(int(done) - self._bar.n)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.close()
+
+
+class _Lines(_Silent):
+    """A plain line now and then, for logs."""
+
+    def __init__(self) -> None:
+        self._started = self._shown = time.monotonic()
+        self._first: float | None = None
+
+    def update(self, done: float, failed: int, total: int | None) -> None:
+        """Print a line every PLAIN_EVERY_S seconds."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._started = done, now
+        if now - self._shown < PLAIN_EVERY_S:
+            return
+        self._shown = now
+        pace = (done - self._first) / max(now - self._started, 1e-9)
+        line = f"scored {int(done)}"
+        if total:
+            line += f"/{total} ({done / total:.0%})"
+        line += f" rows, {pace:.1f} rows/s, {failed} failed"
+        if total and pace > 0:
+            line += f", {(total - done) / pace:.0f} s left"
+        _say(line)
+
+
+def _progress(kind: ProgressKind) -> _Silent:
+    if kind == "auto":
+        kind = "bar" if sys.stderr.isatty() else "plain"
+    return {"bar": _Bar, "plain": _Lines, "none": _Silent}[kind]()

@@ -1,0 +1,328 @@
+"""`rewardctl score`, from a request to the finished output: what is read, checked and run in which
+order.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from rewardctl.config.schema import Config, RewardArguments
+from rewardctl.data.inputs import Input, resolve_inputs
+from rewardctl.data.row_stream import Position, RowStream, can_seek
+from rewardctl.errors import ConfigError, DataError, RewardctlError, UsageError
+from rewardctl.rewards.abc import BaseRewardModel, GroupwiseRewardModel
+from rewardctl.rewards.loader import extend_python_path, load_reward_models, resolve_stream
+from rewardctl.rewards.reward_processor import RewardProcessor
+from rewardctl.runs import indexing
+from rewardctl.runs.fingerprint import fingerprint, machine_facts
+from rewardctl.runs.interrupt import StopRequest, stop_on_signals
+from rewardctl.runs.loop import KnownCalls, ScoreLoop
+from rewardctl.runs.meta import MetaWriter
+from rewardctl.runs.output import (
+    FileOutput,
+    Output,
+    OutputPaths,
+    StdoutOutput,
+    journalled_calls,
+    only_writer,
+)
+from rewardctl.runs.policy import FailureLog, MaxErrors
+from rewardctl.runs.previous import PreviousRows
+from rewardctl.runs.render import RowRenderer
+from rewardctl.runs.start import Start, find_start
+from rewardctl.runs.statistics import RunStatistics, StreamStatistics
+from rewardctl.runs.window import GroupCells, WindowPlanner, read_call_record
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+Progress = Callable[[float, int, int | None], None]  # rows done, rows failed, rows in all if known
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """What a user asks of `score`."""
+
+    config: Config
+    out: Path | None  # None is standard output
+    data: tuple[str, ...] = ()
+    resume: bool = False
+    overwrite: bool = False
+    retry_errors: bool = False
+    max_errors: MaxErrors = field(default_factory=MaxErrors)
+    limit: int | None = None  # rows
+    include: tuple[str, ...] = ()
+    use_eval_rewards: bool = False
+    media_root: Path | None = None
+    allow_media: tuple[Path, ...] = ()
+    allow_import: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request with its streams, classes and inputs found; no model is loaded yet."""
+
+    request: ScoreRequest
+    streams: list[RewardArguments]
+    classes: list[type[BaseRewardModel]]
+    inputs: list[Input]
+    renderer: RowRenderer
+
+    @property
+    def groupwise(self) -> list[RewardArguments]:
+        """The streams whose calls are whole groups."""
+        pairs = zip(self.streams, self.classes, strict=True)
+        return [args for args, c in pairs if issubclass(c, GroupwiseRewardModel)]
+
+    def open_rows(self, spools: dict[int, Path]) -> RowStream:
+        """The rows of the request from the start."""
+        declared = [d.name for d in self.request.config.data.datasets]
+        return RowStream(
+            self.inputs,
+            declared=frozenset(declared) if declared else None,
+            limit=self.request.limit,
+            stdin=indexing.read_stdin,
+            spools=spools,
+        )
+
+
+def prepare(request: ScoreRequest) -> Prepared:
+    """Find what a request names.
+
+    Raises:
+        ConfigError, UsageError, DataError: a stream, class, option or input is not there.
+    """
+    config = request.config
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but score runs in one process; "
+            "start it without torchrun, or give each process its own --data and output"
+        )
+    extend_python_path([Path(folder) for folder in config.python_path])
+    streams = config.rewards
+    if request.use_eval_rewards and config.eval_rewards is not None:
+        streams = config.eval_rewards
+    if not streams:
+        raise ConfigError("no reward streams: list them under rewards:, or give --reward NAME")
+    resolved = [resolve_stream(args, allow_import=request.allow_import) for args in streams]
+    inputs = resolve_inputs(
+        request.data,
+        declared=[(d.name, Path(d.path)) for d in config.data.datasets],
+        media_root=request.media_root,
+        allow_media=request.allow_media,
+    )
+    arguments = [args for args, _ in resolved]
+    renderer = RowRenderer(arguments, config.score, request.include)
+    return Prepared(request, arguments, [c for _, c in resolved], inputs, renderer)
+
+
+def score(
+    request: ScoreRequest,
+    *,
+    on_progress: Progress = lambda done, failed, total: None,
+    accelerator: "Accelerator | None" = None,
+) -> dict[str, Any]:
+    """Score the rows of a request and write the output.
+
+    Returns:
+        What the meta file holds: counts, statistics, warnings, timings.
+
+    Raises:
+        RewardctlError: as `errors.py` tells; what was finished is kept for `resume`.
+    """
+    prepared = prepare(request)
+    with ExitStack() as stack:
+        if request.out is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="rewardctl-")))
+            paths = OutputPaths(folder / "stdout")
+            start = Start.anew()
+        else:
+            paths = OutputPaths(request.out)
+            stack.enter_context(only_writer(paths))
+            facts = fingerprint(
+                request.config,
+                prepared.streams,
+                prepared.classes,
+                prepared.inputs,
+                include=request.include,
+                limit=request.limit,
+            )
+            start = find_start(
+                paths,
+                facts,
+                resume=request.resume,
+                overwrite=request.overwrite,
+                retry_errors=request.retry_errors,
+            )
+            if start.complete is not None:
+                return start.complete
+        return _Run(prepared, paths, start, on_progress, accelerator).run()
+
+
+class _Run:
+    """One run of `score`, its parts in the order they are needed."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        paths: OutputPaths,
+        start: Start,
+        on_progress: Progress,
+        accelerator: "Accelerator | None",
+    ) -> None:
+        self.prepared = prepared
+        self.request = prepared.request
+        self.paths = paths
+        self.start = start
+        self.on_progress = on_progress
+        self.accelerator = accelerator
+        self.failures = FailureLog(self.request.max_errors)
+        names = [args.name for args in prepared.streams]
+        self.statistics = RunStatistics({name: StreamStatistics() for name in names})
+        window = start.recovered.window if start.recovered else None
+        if window is not None:
+            self.statistics = RunStatistics.restore(window.statistics)
+            self.failures.rendered = self.statistics.failed
+            self.failures.by_source = dict(window.by_source)
+        self.position = Position(*window.position) if window else Position()
+        self.stream_sha256 = window.stream_sha256 if window else None
+
+    def run(self) -> dict[str, Any]:
+        meta = MetaWriter(self.prepared, self.paths, self.start, self.statistics, self.failures)
+        rows = self.prepared.open_rows(self._spool_inputs(meta))
+        groups, total = None, None
+        if self.prepared.groupwise:
+            groups, total = indexing.index_groups(
+                rows,
+                self.prepared.groupwise,
+                max_group_size=self.request.config.score.max_group_size,
+            )
+        self.accelerator = self.accelerator or make_accelerator(self.prepared.streams)
+        loaded = load_reward_models(
+            self.prepared.streams, self.accelerator, allow_import=self.request.allow_import
+        )
+        processor = RewardProcessor.from_streams(
+            self.accelerator, loaded, media=self.request.config.media
+        )
+        group_cells = None
+        if groups is not None:
+            group_cells = GroupCells([s.name for s in self.prepared.groupwise], total or 0)
+        rows.start_at(self.position, stream_sha256=self.stream_sha256)
+        planner = WindowPlanner(
+            list(processor.streams.values()),
+            rows,
+            window_size=self.request.config.score.window,
+            groups=groups,
+        )
+        total = rows.count_rows() if total is None else total
+        meta.machine = machine_facts()
+        meta.provenance = {s.args.name: dict(getattr(s.model, "provenance", {})) for s in loaded}
+        output = self._open_output(meta)
+        try:
+            with stop_on_signals(lambda: meta.write_interrupted(output)) as stop:
+                meta.write(output, "running")
+                loop = self._loop(processor, planner, output, stop, group_cells, total)
+                loop.run()
+                meta.all_rendered = True
+                self.failures.check(done=self.statistics.rows, at_end=True)
+                if self.statistics.rows == 0:
+                    raise DataError(
+                        f"{', '.join(i.name for i in self.prepared.inputs)}: no rows to score; "
+                        "expected one JSON object a line"
+                    )
+            complete = meta.content("complete")
+            output.finish(complete)
+            return complete
+        except RewardctlError as error:
+            meta.write_ended(output, error)
+            raise
+        finally:
+            rows.close()
+            output.close()
+
+    def _spool_inputs(self, meta: MetaWriter) -> dict[int, Path]:
+        """Copies of the inputs that cannot seek, where groups need to be read by offset."""
+        spools: dict[int, Path] = {}
+        if not self.prepared.groupwise:
+            return spools
+        for index, source in enumerate(self.prepared.inputs):
+            if can_seek(source):
+                continue
+            path = self.paths.spool(index)
+            vouched = self.start.spools.get(str(index))
+            if not indexing.spool_is_whole(path, vouched):
+                vouched = indexing.spool_input(source, path)
+            meta.spools[str(index)] = vouched or {}
+            meta.write_spools()
+            spools[index] = path
+        return spools
+
+    def _open_output(self, meta: MetaWriter) -> Output:
+        if self.request.out is None:
+            return StdoutOutput()
+        return FileOutput(self.paths, start=meta.journal_start(), recovered=self.start.recovered)
+
+    def _loop(
+        self,
+        processor: RewardProcessor,
+        planner: WindowPlanner,
+        output: Output,
+        stop: StopRequest,
+        group_cells: GroupCells | None,
+        total: int | None,
+    ) -> ScoreLoop:
+        previous = None
+        if self.start.retry_of is not None:
+            previous = PreviousRows(self.start.retry_of, list(processor.streams))
+        return ScoreLoop(
+            processor,
+            planner,
+            self.prepared.renderer,
+            output,
+            failures=self.failures,
+            statistics=self.statistics,
+            stop=stop,
+            media=self.request.config.media,
+            secrets=self.request.config.secrets,
+            group_cells=group_cells,
+            known=self._known_calls(processor, group_cells),
+            previous=previous,
+            on_progress=lambda done: self.on_progress(done, self.failures.failed, total),
+        )
+
+    def _known_calls(
+        self, processor: RewardProcessor, group_cells: GroupCells | None
+    ) -> KnownCalls:
+        """Journalled calls of windows to come, and group cells of windows that are rendered."""
+        known: KnownCalls = {}
+        recovered = self.start.recovered
+        if recovered is None:
+            return known
+        rendered = recovered.window.window if recovered.window else -1
+        for record in journalled_calls(self.paths):
+            name = record["stream"]
+            if record["window"] > rendered:
+                known[record["window"], name, record["call"]] = record
+            elif group_cells is not None and processor.streams[name].is_groupwise:
+                result = read_call_record(record)
+                for place, row in enumerate(record["rows"]):
+                    if row >= self.position.row:
+                        cell = result.faults.get(place, result.scores[place])
+                        group_cells.set(name, row, cell)
+        return known
+
+
+def make_accelerator(streams: list[RewardArguments]) -> "Accelerator":
+    """The accelerator of a scoring run: on CPU where nothing else is there or all streams ask for
+    it.
+    """
+    import torch
+    from accelerate import Accelerator
+
+    has_other = torch.cuda.is_available() or torch.backends.mps.is_available()
+    only_cpu = all(args.device == "cpu" for args in streams)
+    return Accelerator(cpu=only_cpu or not has_other)
