@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rewardctl.data.row_stream import can_seek
-from rewardctl.errors import DataError, RowError
+from rewardctl.errors import RowError
 from rewardctl.rewards.abc import GroupwiseRewardModel, input_fields
 from rewardctl.rewards.loader import DEFAULT_BATCH_SIZE
 from rewardctl.rewards.plan import PlannedStream
 from rewardctl.runs import indexing
-from rewardctl.runs.score import Prepared, ScoreRequest, prepare
+from rewardctl.runs.score import Prepared, ScoreRequest, no_rows, prepare
 from rewardctl.runs.window import Window, WindowPlanner
 
 EXAMPLES = 5
@@ -62,8 +62,7 @@ def _read_plan(
         tally.add(window)
     rows.close()
     if not tally.rows:
-        names = ", ".join(source.name for source in prepared.inputs)
-        raise DataError(f"{names}: no rows to score; expected one JSON object a line")
+        raise no_rows(prepared)
     return tally.report(prepared)
 
 

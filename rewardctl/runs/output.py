@@ -180,6 +180,9 @@ class Output(Protocol):
     def finish(self, meta: dict[str, Any]) -> None:
         """The run is complete."""
 
+    def discard(self) -> None:
+        """The run had nothing to do: leave nothing behind."""
+
     def close(self) -> None:
         """The run has ended, complete or not."""
 
@@ -205,6 +208,9 @@ class StdoutOutput:
 
     def finish(self, meta: dict[str, Any]) -> None:
         """Nothing is left to do."""
+
+    def discard(self) -> None:
+        """Nothing was kept."""
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -257,12 +263,19 @@ class FileOutput:
 
     def finish(self, meta: dict[str, Any]) -> None:
         """Meta and rows under their final names, then the journal away: any cut leads back here."""
-        self._partial.sync()
         self.close()
         write_json(self.paths.partial_meta, meta, indent=1)
         os.replace(self.paths.partial_meta, self.paths.meta)
         os.replace(self.paths.partial, self.paths.out)
         sync_folder(self.paths.out.parent)
+        self._clean_up()
+
+    def discard(self) -> None:
+        """Delete all working files."""
+        self.close()
+        self._clean_up()
+
+    def _clean_up(self) -> None:
         for path in self.paths.working_files():
             path.unlink(missing_ok=True)
 

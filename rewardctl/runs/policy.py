@@ -85,7 +85,10 @@ class FailureLog:
         Raises:
             PolicyStop: too many rows failed.
         """
-        if not self.limit.is_exceeded(failed=self.failed, done=done, at_end=at_end):
+        # A share is one of the rows written out: those of open windows may have failed already, but
+        # not been done yet.
+        failed = self.rendered if self.limit.rows is None else self.failed
+        if not self.limit.is_exceeded(failed=failed, done=done, at_end=at_end):
             return
         count = f"{self.failed} row{'s' if self.failed != 1 else ''} failed"
         shown = "".join(f"\n  {example}" for example in self.examples)

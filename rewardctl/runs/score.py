@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from rewardctl.config.schema import Config, RewardArguments
+from rewardctl.data.groups import GroupIndex
 from rewardctl.data.inputs import Input, resolve_inputs
 from rewardctl.data.row_stream import Position, RowStream, can_seek
 from rewardctl.errors import ConfigError, DataError, RewardctlError, UsageError
@@ -192,22 +193,11 @@ class _Run:
         self.stream_sha256 = window.stream_sha256 if window else None
 
     def run(self) -> dict[str, Any]:
+        """Index, load, score and finish."""
         meta = MetaWriter(self.prepared, self.paths, self.start, self.statistics, self.failures)
         rows = self.prepared.open_rows(self._spool_inputs(meta))
-        groups, total = None, None
-        if self.prepared.groupwise:
-            groups, total = indexing.index_groups(
-                rows,
-                self.prepared.groupwise,
-                max_group_size=self.request.config.score.max_group_size,
-            )
-        self.accelerator = self.accelerator or make_accelerator(self.prepared.streams)
-        loaded = load_reward_models(
-            self.prepared.streams, self.accelerator, allow_import=self.request.allow_import
-        )
-        processor = RewardProcessor.from_streams(
-            self.accelerator, loaded, media=self.request.config.media
-        )
+        groups, total = self._index_groups(rows)
+        processor = self._load_models(meta)
         group_cells = None
         if groups is not None:
             group_cells = GroupCells([s.name for s in self.prepared.groupwise], total or 0)
@@ -218,31 +208,45 @@ class _Run:
             window_size=self.request.config.score.window,
             groups=groups,
         )
-        total = rows.count_rows() if total is None else total
-        meta.machine = machine_facts()
-        meta.provenance = {s.args.name: dict(getattr(s.model, "provenance", {})) for s in loaded}
         output = self._open_output(meta)
         try:
             with stop_on_signals(lambda: meta.write_interrupted(output)) as stop:
                 meta.write(output, "running")
-                loop = self._loop(processor, planner, output, stop, group_cells, total)
-                loop.run()
+                self._loop(processor, planner, output, stop, group_cells, total).run()
                 meta.all_rendered = True
                 self.failures.check(done=self.statistics.rows, at_end=True)
-                if self.statistics.rows == 0:
-                    raise DataError(
-                        f"{', '.join(i.name for i in self.prepared.inputs)}: no rows to score; "
-                        "expected one JSON object a line"
-                    )
-            complete = meta.content("complete")
-            output.finish(complete)
-            return complete
         except RewardctlError as error:
             meta.write_ended(output, error)
             raise
         finally:
             rows.close()
             output.close()
+        if self.statistics.rows == 0:
+            output.discard()
+            raise no_rows(self.prepared)
+        complete = meta.content("complete")
+        output.finish(complete)
+        return complete
+
+    def _index_groups(self, rows: RowStream) -> tuple[GroupIndex | None, int | None]:
+        """The groups, where a stream needs them, and the number of rows as far as it is known."""
+        if not self.prepared.groupwise:
+            return None, rows.count_rows()
+        return indexing.index_groups(
+            rows,
+            self.prepared.groupwise,
+            max_group_size=self.request.config.score.max_group_size,
+        )
+
+    def _load_models(self, meta: MetaWriter) -> RewardProcessor:
+        accelerator = self.accelerator or make_accelerator(self.prepared.streams)
+        loaded = load_reward_models(
+            self.prepared.streams, accelerator, allow_import=self.request.allow_import
+        )
+        meta.machine = machine_facts()
+        meta.provenance = {s.args.name: dict(getattr(s.model, "provenance", {})) for s in loaded}
+        media = self.request.config.media
+        return RewardProcessor.from_streams(accelerator, loaded, media=media)
 
     def _spool_inputs(self, meta: MetaWriter) -> dict[int, Path]:
         """Copies of the inputs that cannot seek, where groups need to be read by offset."""
@@ -314,6 +318,12 @@ class _Run:
                         cell = result.faults.get(place, result.scores[place])
                         group_cells.set(name, row, cell)
         return known
+
+
+def no_rows(prepared: Prepared) -> DataError:
+    """The error for an input without a single row."""
+    names = ", ".join(source.name for source in prepared.inputs)
+    return DataError(f"{names}: no rows to score; expected one JSON object a line")
 
 
 def make_accelerator(streams: list[RewardArguments]) -> "Accelerator":
