@@ -57,7 +57,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Score, train and evaluate with rewards.",
+    help="Score samples with reward streams.",
     epilog="Exit codes: 0 done, 1 the check said no, 2 usage or config, 3 data, 4 the run failed.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -150,7 +150,7 @@ def start(
         bool, typer.Option("--version", is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Score, train and evaluate with rewards."""
+    """Score samples with reward streams."""
     _show_version(wanted=version)
     if ctx.invoked_subcommand is None:
         print(ctx.get_help(), file=sys.stderr)
@@ -194,7 +194,8 @@ def validate_config(
     print(formats[output](result.findings, result.files))
     for finding in result.findings:
         if finding.code == UNREADABLE:
-            print(f"rewardctl: error: {finding.path}: {finding.message}", file=sys.stderr)
+            message = printable(f"{finding.path}: {finding.message}")
+            print(f"rewardctl: error: {message}", file=sys.stderr)
     return result.exit_code(strict=strict)
 
 

@@ -127,7 +127,7 @@ def score(
 
 
 def _read_config(arguments: list[str], rewards: list[str], overrides: list[str]) -> "Config":
-    from rewardctl.config.load import config_from_rewards, examine, findings_error
+    from rewardctl.runs.validate import checked_config, checked_rewards
 
     extra = arguments if rewards else arguments[1:]
     if extra:
@@ -139,17 +139,15 @@ def _read_config(arguments: list[str], rewards: list[str], overrides: list[str])
                 else "quote the glob or repeat --data"
             )
         )
-    if rewards:
-        return config_from_rewards(rewards, overrides)
-    if not arguments:
+    if not rewards and not arguments:
         raise UsageError("no reward streams: give a CONFIG, or --reward NAME")
-    path = Path(arguments[0])
-    examination = examine(path, overrides, sections=SCORE_SECTIONS, for_run=True)
-    if examination.config is None:
-        raise findings_error(examination.findings, str(path))
-    for finding in examination.findings:
-        _say(str(finding))
-    return examination.config
+    if rewards:
+        config, warnings = checked_rewards(rewards, overrides)
+    else:
+        config, warnings = checked_config(Path(arguments[0]), overrides, sections=SCORE_SECTIONS)
+    for warning in warnings:
+        _say(str(warning))
+    return config
 
 
 def _console() -> "Console":

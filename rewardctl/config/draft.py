@@ -14,6 +14,8 @@ from rewardctl.config.hints import meant_key
 from rewardctl.config.positions import Document, Place
 from rewardctl.config.schema import ConfigFile
 
+MAX_REPAIRS = 200  # with more errors the file is hardly a config, and repairs take long
+
 # What a draft holds where a required key is missing or bad; no check looks at these places.
 _STAND_INS = {"reward_model": "length", "path": ".", "split": 0.5}
 
@@ -34,6 +36,8 @@ def check_schema(document: Document) -> Draft:
     except ValidationError as error:
         errors = error.errors(include_url=False)
     findings = [explain(error, document) for error in errors]
+    if len(errors) > MAX_REPAIRS:
+        return Draft(None, findings)
     doubtful = frozenset(place for error in errors for place in _doubtful(error))
     try:
         config = ConfigFile.model_validate(_repaired(document, errors))

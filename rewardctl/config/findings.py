@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from rewardctl.errors import printable
+
 Severity = Literal["error", "warning"]
 
 # RC1xx syntax, RC2xx schema, RC3xx meaning, RC4xx files, RC5xx security.
@@ -78,14 +80,8 @@ class Finding:
     def __str__(self) -> str:
         where = ":".join(str(p) for p in (self.path, self.line, self.column) if p is not None)
         hint = f" ({self.hint})" if self.hint else ""
-        return printable(f"{where}: {self.code} {self.severity}: {self.message}{hint}")
-
-
-def printable(text: str) -> str:
-    """`text` on one line and without control characters, so that a terminal shows it as it is."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        line = f"{where}: {self.code} {self.severity}: {self.message}{hint}"
+        return printable(line).replace("\n", "\\n")
 
 
 def in_order(findings: Sequence[Finding], files: Sequence[str]) -> list[Finding]:
@@ -93,14 +89,7 @@ def in_order(findings: Sequence[Finding], files: Sequence[str]) -> list[Finding]
     rank = {path: number for number, path in enumerate(files)}
     return sorted(
         dict.fromkeys(findings),
-        key=lambda f: (
-            rank.get(f.path, -1),
-            f.line or 0,
-            f.column or 0,
-            f.code,
-            f.place,
-            f.message,
-        ),
+        key=lambda f: (rank.get(f.path, -1), f.line or 0, f.column or 0, f.code),
     )
 
 

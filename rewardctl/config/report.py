@@ -16,6 +16,9 @@ class Report:
     def __init__(self, document: Document, doubtful: Iterable[Place] = ()) -> None:
         self.document = document
         self.doubtful = frozenset(doubtful)
+        self.above_doubtful = {
+            place[:length] for place in self.doubtful for length in range(len(place))
+        }
         self.findings: list[Finding] = []
 
     def add(
@@ -44,6 +47,5 @@ class Report:
 
     def is_doubtful(self, place: Place) -> bool:
         """Whether the schema check refused something at, above or below `place`."""
-        return any(
-            place[: len(each)] == each or each[: len(place)] == place for each in self.doubtful
-        )
+        above = any(place[:length] in self.doubtful for length in range(len(place) + 1))
+        return above or place in self.above_doubtful

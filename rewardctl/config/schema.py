@@ -275,7 +275,7 @@ class ConfigFile(Section):
     )
     train: TrainConfig | None = Field(default=None, description="What `train` does.")
     eval: EvalConfig = Field(
-        default_factory=EvalConfig, description="What `eval` reads and writes."
+        default_factory=EvalConfig, description="Data, output and clustering of `eval`."
     )
     media: MediaConfig = Field(default_factory=MediaConfig, description="How media are decoded.")
 

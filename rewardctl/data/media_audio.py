@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rewardctl.data.media_file import ARRAY_BYTES, decode_error, decoder_errors, open_media
@@ -19,17 +20,33 @@ OVERSHOOT = 2.0
 UNKNOWN_SIZE = 0x7FFFF000
 
 
+class _LenientFile:
+    """A file whose seeks to where nothing is are not obeyed.
+
+    Damaged headers ask for them, and soundfile would print each error as a traceback.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.tell = file.tell
+        self.read = file.read
+
+    def seek(self, offset: int, whence: int = 0) -> None:
+        with suppress(OSError, ValueError, OverflowError):
+            self._file.seek(offset, whence)
+
+
 def decode_audio(ref: MediaRef) -> tuple[NDArray[np.float32], int]:
     """Samples float32 (C, T) in [-1, 1], channels in the file's order, and the rate in Hz."""
     label = ref.label
     try:
         import soundfile
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # the package, or the library under it
         needs = "audio needs the package soundfile: pip install 'rewardctl[audio]'"
         raise decode_error(label, needs) from error
     with open_media(ref) as file, decoder_errors(label, EXPECTED):
         try:
-            with soundfile.SoundFile(file) as sound:
+            with soundfile.SoundFile(_LenientFile(file)) as sound:
                 return _read(sound, file, label), int(sound.samplerate)
         except soundfile.LibsndfileError as error:
             raise ValueError(error.error_string) from error  # its own text holds a descriptor

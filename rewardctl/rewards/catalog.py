@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rewardctl.errors import ConfigError
 from rewardctl.rewards.abc import BaseRewardModel, GroupwiseRewardModel, input_fields
-from rewardctl.rewards.class_source import find_module
+from rewardctl.rewards.class_source import SourceFinder
 from rewardctl.rewards.registry import import_class, registered_names
 
 
@@ -26,15 +26,11 @@ class RewardEntry:
 
 def list_rewards() -> list[RewardEntry]:
     """All registered reward models, by name."""
-    return [_entry(name, import_class(name)) for name in registered_names()]
+    finder = SourceFinder()
+    return [_entry(name, import_class(name), finder) for name in registered_names()]
 
 
-def is_installed(module: str) -> bool:
-    """Whether the file of a top-level module is there; nothing is imported."""
-    return find_module(module, []) is not None
-
-
-def _entry(name: str, reward_class: type[BaseRewardModel]) -> RewardEntry:
+def _entry(name: str, reward_class: type[BaseRewardModel], finder: SourceFinder) -> RewardEntry:
     try:
         fields = input_fields(reward_class)
         required, optional = list(fields.required), list(fields.optional)
@@ -51,5 +47,5 @@ def _entry(name: str, reward_class: type[BaseRewardModel]) -> RewardEntry:
         lowest=lowest,
         highest=highest,
         extra=reward_class.extra,
-        installed=all(map(is_installed, reward_class.requires)),
+        installed=all(finder.find(module) for module in reward_class.requires),
     )

@@ -21,7 +21,7 @@ from rewardctl.config.resolve import absolute
 from rewardctl.config.schema import ConfigFile, RewardArguments
 from rewardctl.errors import ConfigError, quote
 from rewardctl.rewards.abc import BaseRewardModel, GroupwiseRewardModel, input_fields
-from rewardctl.rewards.class_source import ClassFacts, find_module, read_class
+from rewardctl.rewards.class_source import ClassFacts, SourceFinder
 from rewardctl.rewards.registry import (
     BUILTIN,
     import_class,
@@ -52,39 +52,35 @@ def check_streams(
         look_up_dotted: Look for the files of dotted classes; a run imports them instead.
     """
     before = len(report.findings)
+    finder = SourceFinder([absolute(path, folder) for path in config.python_path])
     for section in ("rewards", "eval_rewards"):
         for index, stream in enumerate(getattr(config, section) or []):
             place: Place = (section, index)
             if report.is_doubtful((*place, "reward_model")):
                 continue
             if stream.reward_model.lower() in registered_names():
-                _check_registered(stream, place, report)
+                _check_registered(stream, place, report, finder)
             elif split_dotted(stream.reward_model) is None:
                 message = f"stream {stream.name!r}: {unknown_name(stream.reward_model)}"
                 report.add("RC308", message, (*place, "reward_model"))
                 continue
             elif look_up_dotted:
-                _check_dotted(stream, place, report, _folders(config, folder))
-            _check_calls(stream, place, report, stream_facts(stream, _folders(config, folder)))
+                _check_dotted(stream, place, report, finder)
+            _check_calls(stream, place, report, stream_facts(stream, finder))
     return report.findings[before:]
 
 
-def _folders(config: ConfigFile, folder: Path) -> list[Path]:
-    return [absolute(path, folder) for path in config.python_path]
-
-
-def stream_facts(stream: RewardArguments, folders: Sequence[Path]) -> StreamFacts:
+def stream_facts(stream: RewardArguments, finder: SourceFinder) -> StreamFacts:
     """What is known of the reward model of a stream; of a dotted class, what its source shows."""
     name = stream.reward_model.lower()
     dotted = split_dotted(BUILTIN.get(name, stream.reward_model))
-    path = find_module(dotted[0], folders) if dotted else None
-    shown_by_source = read_class(path, dotted[1]) if dotted and path else ClassFacts()
+    path = finder.find(dotted[0]) if dotted else None
+    source = finder.read(path, dotted[1]) if dotted and path else ClassFacts()
     if name not in registered_names():
-        facts = shown_by_source
-        return StreamFacts(facts.is_groupwise, facts.thread_safe, facts.required_fields)
+        return StreamFacts(source.is_groupwise, source.thread_safe, source.required_fields)
     reward_class = import_class(name)
     # The constructor of some classes sets other fields where the options ask for it.
-    depends = shown_by_source.sets_fields and stream.extra_kwargs
+    depends = source.sets_fields and stream.extra_kwargs
     return StreamFacts(
         is_groupwise=issubclass(reward_class, GroupwiseRewardModel),
         thread_safe=reward_class.thread_safe,
@@ -99,10 +95,12 @@ def _required_fields(reward_class: type[BaseRewardModel]) -> tuple[str, ...] | N
         return None  # the model's config.json names its fields
 
 
-def _check_registered(stream: RewardArguments, place: Place, report: Report) -> None:
+def _check_registered(
+    stream: RewardArguments, place: Place, report: Report, finder: SourceFinder
+) -> None:
     reward_class = import_class(stream.reward_model)
     for module in reward_class.requires:
-        if find_module(module, []) is None:
+        if finder.find(module) is None:
             report.add(
                 "RC311",
                 f"stream {stream.name!r}: reward model {stream.reward_model} needs the package "
@@ -126,8 +124,9 @@ def _check_options(
         options_class.model_validate(stream.options)
     except ValidationError as error:
         for each in error.errors(include_url=False):
+            is_about_keys = each["type"] in ("extra_forbidden", "missing")
             # What a variable holds is known at the run.
-            if "${env:" not in str(each["input"]):
+            if is_about_keys or "${env:" not in str(each["input"]):
                 _add_option(stream, options, each, report, options_class)
 
 
@@ -159,19 +158,19 @@ def _add_option(
 
 
 def _check_dotted(
-    stream: RewardArguments, place: Place, report: Report, folders: Sequence[Path]
+    stream: RewardArguments, place: Place, report: Report, finder: SourceFinder
 ) -> None:
     module, class_name = split_dotted(stream.reward_model) or ("", "")
     key = (*place, "reward_model")
     start = f"stream {stream.name!r}: reward_model {quote(stream.reward_model)}"
-    path = find_module(module, folders)
+    path = finder.find(module)
     if path is None:
-        searched = ", ".join(quote(str(folder)) for folder in folders) or "none given"
+        searched = ", ".join(quote(str(folder)) for folder in finder.folders) or "none given"
         message = f"{start}: no module {quote(module)} in python_path or the installed packages"
         hint = f"python_path: {searched}; registered are {shortened(registered_names())}"
         report.add("RC308", message, key, reads=[("python_path",)], hint=hint)
         return
-    facts = read_class(path, class_name)
+    facts = finder.read(path, class_name)
     if facts.syntax_error is not None:
         report.add("RC308", f"{start}: {path.name} is not Python: {facts.syntax_error}", key)
     elif facts.is_bound is False:

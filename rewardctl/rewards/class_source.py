@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -30,23 +31,41 @@ class ClassFacts:
     syntax_error: str | None = None  # of the module
 
 
-def find_module(module: str, folders: Sequence[Path]) -> Path | None:
-    """The file of a module (the folder of a namespace package), as import would find it.
+class SourceFinder:
+    """Finds modules and reads classes for one check; what was looked up is kept."""
 
-    Args:
-        folders: Searched after `sys.path`, as at a run.
-    """
-    parts = module.split(".")
-    if not all(part.isidentifier() for part in parts):
-        return None
-    for base in (*map(Path, sys.path), *folders):
-        found = _module_in(base, parts)
-        if found is not None:
-            return found
-    return next(
-        (found for base in _editable_folders() if (found := _module_in(base, parts)) is not None),
-        None,
-    )
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        """`folders` are searched after `sys.path`, as at a run."""
+        self.folders = list(folders)
+        self._files: dict[str, Path | None] = {}
+        self._facts: dict[tuple[Path, str], ClassFacts] = {}
+
+    def find(self, module: str) -> Path | None:
+        """The file of a module (the folder of a namespace package), as import would find it."""
+        if module not in self._files:
+            self._files[module] = self._search(module.split("."))
+        return self._files[module]
+
+    def read(self, path: Path, class_name: str) -> ClassFacts:
+        """What the module at `path` shows of a class."""
+        key = (path, class_name)
+        if key not in self._facts:
+            self._facts[key] = read_class(path, class_name)
+        return self._facts[key]
+
+    def _search(self, parts: Sequence[str]) -> Path | None:
+        if not all(part.isidentifier() for part in parts):
+            return None
+        for base in (*map(Path, sys.path), *self.folders):
+            if (found := _module_in(base, parts)) is not None:
+                return found
+        return next(
+            filter(None, (_module_in(base, parts) for base in self._editable_folders)), None
+        )
+
+    @cached_property
+    def _editable_folders(self) -> list[Path]:
+        return list(_editable_folders())
 
 
 def _module_in(base: Path, parts: Sequence[str]) -> Path | None:

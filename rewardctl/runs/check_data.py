@@ -17,6 +17,7 @@ from rewardctl.data.row_stream import InputRow, RowStream
 from rewardctl.data.samples import BaseSample
 from rewardctl.errors import RowError, quote
 from rewardctl.rewards.check import stream_facts
+from rewardctl.rewards.class_source import SourceFinder
 
 MAX_SHOWN = 20  # rows of one problem that get a finding of their own
 _ROWS_AT_A_TIME = 1024
@@ -72,8 +73,8 @@ def check_data(config: ConfigFile, report: Report, folder: Path, rows: str) -> l
         DataError: there is no such file, or it cannot be read to its end.
     """
     section = "rewards" if config.rewards else "eval_rewards"
-    folders = [absolute(path, folder) for path in config.python_path]
-    streams = [_stream(args, folders) for args in getattr(config, section) or []]
+    finder = SourceFinder([absolute(path, folder) for path in config.python_path])
+    streams = [_stream(args, finder) for args in getattr(config, section) or []]
     seen = _Seen()
     for place, row in _read_rows(config, folder, rows):
         _note(seen, place, row, streams)
@@ -84,8 +85,8 @@ def check_data(config: ConfigFile, report: Report, folder: Path, rows: str) -> l
     ]
 
 
-def _stream(args: RewardArguments, folders: list[Path]) -> _Stream:
-    facts = stream_facts(args, folders)
+def _stream(args: RewardArguments, finder: SourceFinder) -> _Stream:
+    facts = stream_facts(args, finder)
     fields = facts.required_fields or ()
     if facts.is_groupwise and "unique_id" not in fields:
         fields = (*fields, "unique_id")

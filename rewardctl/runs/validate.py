@@ -11,7 +11,6 @@ from rewardctl.config.load import Examination, examine, examine_rewards, finding
 from rewardctl.config.schema import Config
 from rewardctl.errors import UsageError
 from rewardctl.rewards.check import check_streams, with_option_hints
-from rewardctl.runs.check_data import check_data
 from rewardctl.runs.check_files import check_files
 
 UNREADABLE = "RC401"
@@ -84,6 +83,8 @@ def _examine_file(
         if with_files:
             findings += check_files(draft, report, examination.folder)
         if rows is not None:
+            from rewardctl.runs.check_data import check_data  # reads rows, which most checks do not
+
             findings += check_data(draft, report, examination.folder, rows)
     return findings
 

@@ -34,6 +34,14 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
+def outcome(path: Path) -> np.ndarray | str:
+    """The samples, or the error's text."""
+    try:
+        return decoded(path)[0]
+    except RowError as error:
+        return str(error)
+
+
 def tone(channels: int = 2, length: int = 22050) -> np.ndarray:
     """Half-scale sines (T, C), the second channel half as loud."""
     wave = 0.5 * np.sin(2 * np.pi * 441 * np.arange(length) / RATE)  # 100 samples a period
@@ -154,6 +162,17 @@ def test_what_is_no_audio_is_refused_alike_on_each_run(tmp_path):
     texts = {refusal(tmp_path / "a.wav") for _ in range(3)}
     (text,) = texts
     assert text.startswith("'a.wav': expected audio (WAV, FLAC, OGG, Opus, MP3, AIFF), but it ")
+
+
+def test_a_damaged_header_is_refused_without_a_traceback(tmp_path, capfd):
+    content = bytearray(write(tmp_path / "a.wav", tone()).read_bytes())
+    for place in range(4, 60):
+        for byte in (0x00, 0x7F, 0x80, 0xFF):
+            damaged = content.copy()
+            damaged[place] = byte
+            (tmp_path / "a.wav").write_bytes(damaged)
+            outcome(tmp_path / "a.wav")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_more_samples_than_the_limit_are_refused_before_decoding(tmp_path, monkeypatch):
