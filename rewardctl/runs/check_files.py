@@ -9,7 +9,6 @@ from rewardctl.config.positions import Place, render
 from rewardctl.config.report import Report
 from rewardctl.config.resolve import absolute
 from rewardctl.config.schema import ConfigFile
-from rewardctl.errors import quote
 
 _LOCAL = (".", "/", "~")  # how a model_path starts that is no hub's name
 
@@ -63,5 +62,5 @@ def _check(path: Path | str, place: Place, code: str, report: Report, folder: Pa
     if not os.path.lexists(target) and not (
         glob.has_magic(text) and glob.glob(text, recursive=True)
     ):
-        message = f"{render(report.document.real_place(place))}: nothing stands at {quote(text)}"
+        message = f"{render(report.document.real_place(place))}: nothing stands at {text!r}"
         report.add(code, message, place, hint="paths are relative to the config's folder")

@@ -192,6 +192,7 @@ def test_a_bad_stream_hides_nothing_in_the_others(check: Check) -> None:
 
 
 def test_eval_rewards_are_held_to_the_same_signs(check: Check) -> None:
-    text = "score: {aggregate: weighted_mean}\neval_rewards: [{name: e, reward_model: length, weight: -1}]\n"
+    text = "score: {aggregate: weighted_mean}\n"
+    text += "eval_rewards: [{name: e, reward_model: length, weight: -1}]\n"
     finding = only(check(text + rewards(stream("weight: 1"))))
     assert (finding.code, finding.place) == ("RC307", "eval_rewards[0].weight")
