@@ -93,6 +93,7 @@ class RowStream:
         self._handles: dict[int, BinaryIO] = {}
         self._starts: list[int] = []  # first row of each input reached so far
         self._hashed: HashedInput | None = None
+        self._taken: hashlib._Hash | None = None
         self._lines: Iterator[tuple[int, Line]] = iter(())
         self.position = Position()
         self.start_at(Position())
@@ -144,7 +145,7 @@ class RowStream:
     @property
     def stream_sha256(self) -> str | None:
         """SHA-256 of what was taken from an input that can be read only once; None without one."""
-        return self._hashed.sha256.hexdigest() if self._hashed else None
+        return self._taken.hexdigest() if self._taken else None
 
     def take(self, rows: int) -> list[InputRow]:
         """The next rows, fewer at the end of the input or at the limit."""
@@ -159,6 +160,8 @@ class RowStream:
             index, line = last
             taken.append(self._parse(row, index, line))
             row += 1
+            if self._hashed is not None:  # blank lines behind the last row are not part of it
+                self._taken = self._hashed.sha256.copy()
             self.position = Position(row, index, line.end, line.number)
         return taken
 
@@ -209,7 +212,7 @@ class RowStream:
         Raises:
             DataError: there is no line any more.
         """
-        index = bisect_right(self._starts, row) - 1
+        index = self.input_at(row)
         if index not in self._handles:
             self._handles[index] = self._open(index)
         handle = self._handles[index]
@@ -218,6 +221,10 @@ class RowStream:
         if line is None:
             raise DataError(f"{self._inputs[index].name}: row {row} is gone; did the file change?")
         return self._parse(row, index, line)
+
+    def input_at(self, row: int) -> int:
+        """The index of the input that a row stands in; `scan` must have been run."""
+        return bisect_right(self._starts, row) - 1
 
     def default_dataset(self, index: int) -> str:
         """The dataset of an input's rows that name none."""

@@ -3,6 +3,7 @@ itself.
 """
 
 import inspect
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -86,6 +87,7 @@ class BaseRewardModel(ABC):
         self.dtype: torch.dtype = getattr(torch, config.dtype)
         self.device: torch.device = resolve_device(config.device, accelerator)
         self.model: Any = None
+        self.call_lock = threading.Lock()  # held by every call, unless the class is thread_safe
 
     def to(self, device: "torch.device | str") -> "BaseRewardModel":
         """Move `self.model`, where it is set, and later inputs to `device`."""
@@ -141,7 +143,7 @@ def input_fields(model: "BaseRewardModel | type[BaseRewardModel]") -> InputField
     if optional is None:
         optional = tuple(p.name for p in named if p.name in MODEL_FIELDS)
     fields = InputFields(
-        required=tuple(required),
+        required=tuple(f for f in required if f != "audio_sample_rate"),
         optional=tuple(f for f in optional if f not in required and f != "audio_sample_rate"),
         accepts=None if takes_any else frozenset(p.name for p in named),
     )

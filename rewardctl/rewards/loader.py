@@ -162,7 +162,7 @@ def load_reward_models(
     resolved = [resolve_stream(args, allow_import=allow_import) for args in streams]
     models: dict[str, BaseRewardModel] = {}
     loaded = []
-    for args, reward_class in resolved:
+    for given, (args, reward_class) in zip(streams, resolved, strict=True):
         identity = stream_identity(args, reward_class)
         if identity not in models:
             with coordinator.load_scope(ModelRole.REWARD):
@@ -175,7 +175,8 @@ def load_reward_models(
                 "not say thread_safe = True; set num_workers: 1, or the attribute if its calls "
                 "may overlap"
             )
-        loaded.append(LoadedStream(args, model))
+        size = given.batch_size or model.default_batch_size or DEFAULT_BATCH_SIZE
+        loaded.append(LoadedStream(args.model_copy(update={"batch_size": size}), model))
     return loaded
 
 

@@ -86,6 +86,7 @@ class RewardBuffer:
                 future.exception()
         self._samples: dict[int, BaseSample] = {}
         self._waiting: dict[str, dict[object, list[int]]] = {name: {} for name in self._lanes}
+        self._complete: dict[str, set[object]] = {name: set() for name in self._lanes}
         self._columns: dict[str, dict[int, float]] = {name: {} for name in self._lanes}
         self._futures: list[Future[None]] = []
 
@@ -103,11 +104,18 @@ class RewardBuffer:
     def _enqueue(self, stream: Stream, row: int) -> None:
         sample = self._samples[row]
         key = (sample.source, sample.unique_id) if stream.is_groupwise else None
+        if key in self._complete[stream.name]:
+            raise DataError(
+                f"stream {stream.name!r}: group {sample.unique_id!r} was complete with group_size "
+                f"{self.group_size}, sample {row} is one more; group_size is the size of all"
+            )
         rows = self._waiting[stream.name].setdefault(key, [])
         rows.append(row)
         full = self.group_size if stream.is_groupwise else stream.batch_size
         if full is not None and len(rows) == full:
             del self._waiting[stream.name][key]
+            if stream.is_groupwise:
+                self._complete[stream.name].add(key)
             self._start(stream, rows)
 
     def _start(self, stream: Stream, rows: list[int]) -> None:

@@ -2,7 +2,6 @@
 path.
 """
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -69,11 +68,8 @@ class RewardProcessor:
             )
         self.accelerator = accelerator
         self.media = media or MediaConfig()
-        locks: dict[int, AbstractContextManager[Any]] = {}
         self.streams: dict[str, Stream] = {}
         for name, model in reward_models.items():
-            free = model.thread_safe
-            lock = locks.setdefault(id(model), nullcontext() if free else threading.Lock())
             args = reward_args[name]
             self.streams[name] = Stream(
                 args=args,
@@ -81,7 +77,7 @@ class RewardProcessor:
                 is_groupwise=isinstance(model, GroupwiseRewardModel),
                 batch_size=args.batch_size or model.default_batch_size or DEFAULT_BATCH_SIZE,
                 model=model,
-                lock=lock,
+                lock=nullcontext() if model.thread_safe else model.call_lock,
             )
 
     @classmethod
@@ -124,7 +120,12 @@ class RewardProcessor:
         if not places:
             return result
         partial = self._guarded(stream, inputs, len(places))
-        if isinstance(partial, RowError) and repeat_rows and not stream.is_groupwise and n > 1:
+        if (
+            isinstance(partial, RowError)
+            and repeat_rows
+            and not stream.is_groupwise
+            and len(places) > 1
+        ):
             partial = self._row_by_row(stream, inputs, len(places))
         for index, place in enumerate(places):
             if isinstance(partial, RowError):

@@ -70,7 +70,7 @@ def _number(entry: Any, place: int) -> float:
         entry = entry[0]
     if type(entry) is float:
         return entry
-    if isinstance(entry, (int, float)):
+    if isinstance(entry, (int, float)) and abs(entry) < 10**308:
         return float(entry)
     if getattr(entry, "shape", None) in ((), (1,)) and hasattr(entry, "item"):
         number = entry.item()

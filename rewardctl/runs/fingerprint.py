@@ -119,7 +119,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     elif isinstance(value, list) and value:
         parts = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
     else:
-        return {prefix: value if not isinstance(value, (list, Mapping)) else None}
+        return {prefix: value}
     return {k: v for key, part in parts for k, v in _flat(part, key).items()}
 
 

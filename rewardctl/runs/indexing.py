@@ -89,10 +89,10 @@ def index_groups(
     largest = groups.largest()
     if largest is not None and len(largest.rows) > max_group_size:
         member = rows.read_row(largest.rows[0], largest.offsets[0])
-        record = member.record or {}
+        default = rows.default_dataset(rows.input_at(member.row))
+        dataset, unique_id = group_key(member.record or {}, default_dataset=default)
         raise DataError(
-            f"dataset {record.get('dataset') or record.get('source') or 'of ' + member.source!r}: "
-            f"group {record.get('unique_id')!r} has {len(largest.rows)} rows, more than "
+            f"dataset {dataset!r}: group {unique_id!r} has {len(largest.rows)} rows, more than "
             f"score.max_group_size ({max_group_size}); raise score.max_group_size, or mend "
             "unique_id"
         )

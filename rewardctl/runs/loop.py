@@ -33,6 +33,7 @@ from rewardctl.runs.window import (
 
 OPEN_WINDOWS = 2  # so that async lanes have work while the last calls of a window end
 POLL_S = 0.5
+NO_CALL = -1  # the number of what failed before any call
 
 Finished = tuple[CallResult, float]
 KnownCalls = dict[tuple[int, str, int], dict[str, Any]]
@@ -113,6 +114,7 @@ class ScoreLoop:
                 self._failures.note(input_row.row, text)
         for stream, row, fault in window.faults:
             self._set_cell(window, stream, row, fault)
+        self._journal_later_faults(window)
         self._check_limit()
         window.calls = [call for call in window.calls if not self._restore(window, call)]
         for call in window.calls:
@@ -123,6 +125,21 @@ class ScoreLoop:
             if call.stream in self._lanes:
                 future = self._lanes[call.stream].submit(partial(self._execute, window, call))
                 self._futures[future] = window, call
+
+    def _journal_later_faults(self, window: Window) -> None:
+        """Keep the faults of a group's members that stand behind the window.
+
+        When they are rendered, the group is not planned again; as a call that has no number of its
+        own, they are found like the cells of other groups.
+        """
+        for name, stream in self._processor.streams.items():
+            end = window.start + len(window.rows)
+            later = [(row, f) for s, row, f in window.faults if s == name and row >= end]
+            if stream.is_groupwise and later:
+                call = Call(name, NO_CALL, tuple(row for row, _ in later), ())
+                faults = {place: fault for place, (_, fault) in enumerate(later)}
+                result = CallResult([None] * len(later), faults)
+                self._output.add_call(call_record(window.number, call, result, 0.0))
 
     def _restore(self, window: Window, call: Call) -> bool:
         """Whether a call need not run: the journal has it whole, or a retry does not ask for it."""

@@ -7,6 +7,7 @@ import platform
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rewardctl import __version__
@@ -63,6 +64,7 @@ class MetaWriter:
             "fingerprint": self._start.fingerprint,
             "machine": self.machine,
             "retry_of": retry_of.name if retry_of else None,
+            "spools": self.spools,
         }
 
     def content(
@@ -127,10 +129,8 @@ class MetaWriter:
 
     def write_spools(self) -> None:
         """Vouch for copied inputs before anything else is known."""
-        write_json(
-            self._paths.partial_meta,
-            {"status": "running", "all_rendered": False, "spools": self.spools},
-        )
+        facts = {"status": "running", "all_rendered": False, "spools": self.spools}
+        write_json(self._paths.partial_meta, {**facts, "fingerprint": self._start.fingerprint})
 
     def write_ended(self, output: Output, error: RewardctlError) -> None:
         """Say how the run ended; what keeps that from being written is less than the error
@@ -150,6 +150,7 @@ class MetaWriter:
             output.write_meta(self.content("interrupted", exit_code=None))
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of Python, this package, and the packages that scores may depend on."""
     found = {"python": platform.python_version(), "rewardctl": __version__}

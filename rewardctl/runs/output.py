@@ -229,6 +229,7 @@ class FileOutput:
     ) -> None:
         self.paths = paths
         if recovered is None:
+            paths.journal.unlink(missing_ok=True)  # an old one must not speak of the new rows
             self._partial = AppendFile(paths.partial)
             self._journal = Journal(paths.journal)
             self._journal.append({"kind": "start", **start}, sync=True)

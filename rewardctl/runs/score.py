@@ -4,7 +4,7 @@ order.
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -196,37 +196,39 @@ class _Run:
         """Index, load, score and finish."""
         meta = MetaWriter(self.prepared, self.paths, self.start, self.statistics, self.failures)
         rows = self.prepared.open_rows(self._spool_inputs(meta))
-        groups, total = self._index_groups(rows)
-        processor = self._load_models(meta)
-        group_cells = None
-        if groups is not None:
-            group_cells = GroupCells([s.name for s in self.prepared.groupwise], total or 0)
-        rows.start_at(self.position, stream_sha256=self.stream_sha256)
-        planner = WindowPlanner(
-            list(processor.streams.values()),
-            rows,
-            window_size=self.request.config.score.window,
-            groups=groups,
-        )
-        output = self._open_output(meta)
-        try:
-            with stop_on_signals(lambda: meta.write_interrupted(output)) as stop:
-                meta.write(output, "running")
-                self._loop(processor, planner, output, stop, group_cells, total).run()
-                meta.all_rendered = True
-                self.failures.check(done=self.statistics.rows, at_end=True)
-        except RewardctlError as error:
-            meta.write_ended(output, error)
-            raise
-        finally:
-            rows.close()
-            output.close()
+        with closing(rows):
+            groups, total = self._index_groups(rows)
+            processor = self._load_models(meta)
+            group_cells = None
+            if groups is not None:
+                group_cells = GroupCells([s.name for s in self.prepared.groupwise], total or 0)
+            rows.start_at(self.position, stream_sha256=self.stream_sha256)
+            planner = WindowPlanner(
+                list(processor.streams.values()),
+                rows,
+                window_size=self.request.config.score.window,
+                groups=groups,
+            )
+            output = self._open_output(meta)
+            with closing(output), stop_on_signals(lambda: meta.write_interrupted(output)) as stop:
+                loop = self._loop(processor, planner, output, stop, group_cells, total)
+                self._score(loop, output, meta)
         if self.statistics.rows == 0:
             output.discard()
             raise no_rows(self.prepared)
         complete = meta.content("complete")
         output.finish(complete)
         return complete
+
+    def _score(self, loop: ScoreLoop, output: Output, meta: MetaWriter) -> None:
+        try:
+            meta.write(output, "running")
+            loop.run()
+            meta.all_rendered = True
+            self.failures.check(done=self.statistics.rows, at_end=True)
+        except RewardctlError as error:
+            meta.write_ended(output, error)
+            raise
 
     def _index_groups(self, rows: RowStream) -> tuple[GroupIndex | None, int | None]:
         """The groups, where a stream needs them, and the number of rows as far as it is known."""

@@ -55,7 +55,7 @@ def find_start(
         return _retry(paths, fingerprint)
     if resume:
         return _resume(paths, fingerprint)
-    for path in (paths.out, paths.partial):
+    for path in (paths.out, paths.partial, paths.before_retry):
         if path.exists():
             raise UsageError(
                 f"{path} exists; go on with --resume, or start anew with --overwrite (the old "
@@ -73,14 +73,21 @@ def _resume(paths: OutputPaths, fingerprint: dict[str, Any]) -> Start:
         source = paths.out.with_name(retry_of) if retry_of else None
         return Start(fingerprint, recovered, source, spools=spools)
     if _is_retry_begun(paths):
+        if paths.partial_meta.exists():
+            _hold_same(read_meta(paths.partial_meta)["fingerprint"], fingerprint, paths)
         return Start(fingerprint, retry_of=paths.before_retry, spools=spools)
     if paths.out.exists() and not paths.partial.exists():
         meta = read_meta(paths.meta)
         _hold_same(meta["fingerprint"], fingerprint, paths)
-        for path in paths.working_files():
-            path.unlink()
-        return Start(fingerprint, complete=meta)
+        return _complete(paths, fingerprint, meta)
     return Start(fingerprint, spools=spools)
+
+
+def _complete(paths: OutputPaths, fingerprint: dict[str, Any], meta: dict[str, Any]) -> Start:
+    """Nothing is left to do but to delete what a kill at the very end left."""
+    for path in paths.working_files():
+        path.unlink()
+    return Start(fingerprint, complete=meta)
 
 
 def _retry(paths: OutputPaths, fingerprint: dict[str, Any]) -> Start:
@@ -96,16 +103,17 @@ def _retry(paths: OutputPaths, fingerprint: dict[str, Any]) -> Start:
                 "then use --retry-errors"
             )
         os.replace(paths.partial, paths.before_retry)
-        paths.journal.unlink()
         return Start(fingerprint, retry_of=paths.before_retry, spools=spools)
     if _is_retry_begun(paths):
+        if paths.partial_meta.exists():
+            _hold_same(read_meta(paths.partial_meta)["fingerprint"], fingerprint, paths)
         return Start(fingerprint, retry_of=paths.before_retry, spools=spools)
     if not paths.out.exists():
         raise UsageError(f"{paths.out}: nothing to retry; there is no output yet")
     meta = read_meta(paths.meta)
     _hold_same(meta["fingerprint"], fingerprint, paths)
     if not meta["counts"]["failed"]:
-        return Start(fingerprint, complete=meta)
+        return _complete(paths, fingerprint, meta)
     return Start(fingerprint, retry_of=paths.out, spools=spools)
 
 
@@ -123,10 +131,11 @@ def _is_all_rendered(paths: OutputPaths) -> bool:
 
 
 def _spools(paths: OutputPaths) -> dict[str, Any]:
-    if not paths.partial_meta.exists():
-        return {}
-    spools = read_meta(paths.partial_meta).get("spools", {})
-    return spools if isinstance(spools, dict) else {}
+    """Facts of copied inputs: in the journal, or before it was begun in the meta file."""
+    facts = journal_start(paths) or {}
+    if "spools" not in facts and paths.partial_meta.exists():
+        facts = read_meta(paths.partial_meta)
+    return dict(facts.get("spools", {}))
 
 
 def _hold_same(before: Mapping[str, Any], now: Mapping[str, Any], paths: OutputPaths) -> None:

@@ -39,11 +39,11 @@ class StreamStatistics:
         n, old = len(scores), self.ok
         if not n:
             return
-        mean = math.fsum(scores) / n
-        squares = math.fsum((s - mean) ** 2 for s in scores)
+        mean = math.fsum(s / n for s in scores)  # no sum that overflows where the mean does not
+        squares = sum((s - mean) * (s - mean) for s in scores)
         gap, total = mean - self.mean, old + n
-        self.mean += gap * n / total
-        self.squares += squares + gap * gap * old * n / total
+        self.mean += gap * (n / total)
+        self.squares += squares + gap * gap * (old * n / total)
         self.low, self.high = min(self.low, *scores), max(self.high, *scores)
         self.statuses["ok"] = total
 
@@ -51,7 +51,9 @@ class StreamStatistics:
         """All of it, for the journal."""
         return {
             "statuses": dict(self.statuses),
-            "moments": [self.mean, self.squares, self.low, self.high] if self.ok else None,
+            "moments": [*map(_finite, (self.mean, self.squares)), self.low, self.high]
+            if self.ok
+            else None,
             "seconds": self.seconds,
         }
 
@@ -60,7 +62,9 @@ class StreamStatistics:
         """What `snapshot` gave."""
         stored = cls(Counter(snapshot["statuses"]), seconds=snapshot["seconds"])
         if snapshot["moments"]:
-            stored.mean, stored.squares, stored.low, stored.high = snapshot["moments"]
+            mean, squares, stored.low, stored.high = snapshot["moments"]
+            stored.mean = math.nan if mean is None else mean
+            stored.squares = math.nan if squares is None else squares
         return stored
 
     def report(self, total_seconds: float) -> dict[str, Any]:
@@ -76,14 +80,19 @@ class StreamStatistics:
             "not_applicable": self.statuses["not_applicable"],
             "failed": failed,
             "failed_by_status": dict(sorted(failures.items())),
-            "mean": self.mean if n else None,
-            "std": math.sqrt(self.squares / (n - 1)) if n > 1 else None,
+            "mean": _finite(self.mean) if n else None,
+            "std": _finite(math.sqrt(self.squares / (n - 1))) if n > 1 else None,
             "min": self.low if n else None,
             "max": self.high if n else None,
             "seconds": round(self.seconds, 3),
             "rows_per_second": round(n / self.seconds, 3) if self.seconds > 0 and n else None,
             "share_of_time": round(self.seconds / total_seconds, 4) if total_seconds > 0 else None,
         }
+
+
+def _finite(value: float) -> float | None:
+    """None for what is beyond float64, as the variance of huge scores is."""
+    return value if math.isfinite(value) else None
 
 
 @dataclass
