@@ -5,11 +5,13 @@ RewardctlError
 ├── ConfigError       2   the YAML says something that cannot be (a ValueError too)
 ├── DataError         3   input is missing or unusable
 │   └── RowError          one row, or one of its cells, cannot be scored (has a status)
+│       └── RowErrors     some rows of a call, by their places in it
 ├── PolicyStop        1   more failed rows than --max-errors allows
 └── RunError          4   the run itself failed: I/O, locked output
     └── ContractError     a reward model broke the contract: count, shape or type of its scores
 """
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 Status = Literal[
@@ -60,6 +62,21 @@ class RowError(DataError):
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class RowErrors(RowError):
+    """Raised by a reward model's call: some of its rows cannot be scored, the others can.
+
+    The call is made once more without them.
+
+    Args:
+        faults: why, by place in the call.
+    """
+
+    def __init__(self, faults: Mapping[int, RowError]) -> None:
+        first = faults[min(faults)]
+        super().__init__(first.status, str(first))
+        self.faults = dict(faults)
 
 
 class PolicyStop(RewardctlError):

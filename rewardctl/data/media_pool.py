@@ -39,7 +39,7 @@ class _File:
     reserved: int = 0  # bytes that its decode is expected to take
     calls: dict[int, None] = field(default_factory=dict)  # numbers of its calls, ascending
     pins: int = 0  # calls that are in acquire() for it: it is not dropped
-    readers: int = 0  # calls that are copying `value`: it is not given away
+    is_shared: bool = False  # a call holds its pixels: it is not given away
 
 
 @dataclass(slots=True, eq=False)
@@ -261,41 +261,33 @@ class MediaPool:
         self._work_came.notify_all()
 
     def _give(self, entry: _Call) -> dict[Hashable, Any]:
-        """Each token's own media; the last call of a file gets the held one itself."""
+        """Each token's own media; the only user of a file gets the held one itself."""
         with self._lock:
             if self._is_closed:
                 raise RunError("the media pool was closed while a call waited for its media")
-            given, copied = self._hand_over(entry)
-        left = Counter(file for _, file in entry.uses)
-        media: dict[Hashable, Any] = {}
-        try:
-            for token, file in entry.uses:
-                left[file] -= 1
-                value = given.get(file, copied.get(file))
-                is_last = file in given and left[file] == 0
-                media[token] = value if is_last else _copy(value)
-        finally:
-            with self._lock:
-                for file in copied:
-                    file.readers -= 1
-        return media
+            given, own = self._hand_over(entry)
+        return {
+            token: given[file] if file in own else _copy(given[file]) for token, file in entry.uses
+        }
 
-    def _hand_over(self, entry: _Call) -> tuple[dict[_File, Any], dict[_File, Any]]:
-        """The values that the call may keep, and those that it must copy."""
+    def _hand_over(self, entry: _Call) -> tuple[dict[_File, Any], set[_File]]:
+        """The call's media, and those of them that are its own because nobody else had them."""
+        uses = Counter(file for _, file in entry.uses)
         given: dict[_File, Any] = {}
-        copied: dict[_File, Any] = {}
+        own: set[_File] = set()
         for file in entry.files:
             del file.calls[entry.number]
-            # Another call may still be copying from it while this one changes it.
-            (copied if file.calls or file.readers else given)[file] = file.value
+            given[file] = file.value
+            if file.calls or file.is_shared or uses[file] > 1:
+                file.is_shared = True
+            else:
+                own.add(file)
         entry.is_given = True
         entry.size = sum(file.size for _, file in entry.uses)
         for file in entry.files:
             self._drop_unused(file)
-        for file in copied:
-            file.readers += 1
         self._count_bytes(entry.size)
-        return given, copied
+        return given, own
 
     def _drop_unused(self, file: _File) -> None:
         if file.calls or file.state == "decoding":
@@ -346,9 +338,15 @@ def _size(value: Any) -> int:
 
 
 def _copy(value: Any) -> Any:
-    """Media that may be changed without changing `value`; an error is shared."""
+    """Media that may be changed without changing `value`; an image copies when it is changed."""
     if isinstance(value, list):
         return [_copy(frame) for frame in value]
     if isinstance(value, tuple):
         return value[0].copy(), *value[1:]
-    return value if isinstance(value, RowError) or value is None else value.copy()
+    if isinstance(value, RowError) or value is None:
+        return value
+    if hasattr(value, "nbytes"):
+        return value.copy()
+    from rewardctl.data.shared_image import share
+
+    return share(value)

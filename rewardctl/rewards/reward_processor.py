@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rewardctl.config.schema import MediaConfig, RewardArguments
 from rewardctl.data.samples import BaseSample
-from rewardctl.errors import ConfigError, ContractError, DataError, RowError, quote
+from rewardctl.errors import ConfigError, ContractError, DataError, RowError, RowErrors, quote
 from rewardctl.rewards.abc import (
     BaseRewardModel,
     GroupwiseRewardModel,
@@ -119,21 +119,42 @@ class RewardProcessor:
         result = CallResult([None] * n, faults)
         if not places:
             return result
-        partial = self._guarded(stream, inputs, len(places))
-        if (
-            isinstance(partial, RowError)
-            and repeat_rows
-            and not stream.is_groupwise
-            and len(places) > 1
-        ):
-            partial = self._row_by_row(stream, inputs, len(places))
+        partial = self._call(stream, inputs, len(places), repeat_rows=repeat_rows)
         for index, place in enumerate(places):
-            if isinstance(partial, RowError):
-                result.faults[place] = partial
-                continue
             result.scores[place] = partial.scores[index]
             if index in partial.faults:
                 result.faults[place] = partial.faults[index]
+        return result
+
+    def _call(
+        self, stream: Stream, inputs: Mapping[str, list[Any]], n: int, *, repeat_rows: bool
+    ) -> CallResult:
+        """One call of `n` rows; again without the rows that the model names, or row by row."""
+        answer = self._guarded(stream, inputs, n)
+        if isinstance(answer, RowErrors) and not stream.is_groupwise:
+            return self._without(stream, inputs, n, answer)
+        if isinstance(answer, RowError) and repeat_rows and not stream.is_groupwise and n > 1:
+            return self._row_by_row(stream, inputs, n)
+        if isinstance(answer, RowError):
+            return CallResult([None] * n, dict.fromkeys(range(n), answer))
+        return answer
+
+    def _without(
+        self, stream: Stream, inputs: Mapping[str, list[Any]], n: int, refused: RowErrors
+    ) -> CallResult:
+        result = CallResult([None] * n, refused.faults)
+        kept = [place for place in range(n) if place not in refused.faults]
+        if not kept:
+            return result
+        rest = {name: [column[p] for p in kept] for name, column in inputs.items()}
+        answer = self._guarded(stream, rest, len(kept))
+        for index, place in enumerate(kept):
+            if isinstance(answer, RowError):
+                result.faults[place] = answer
+                continue
+            result.scores[place] = answer.scores[index]
+            if index in answer.faults:
+                result.faults[place] = answer.faults[index]
         return result
 
     def _guarded(

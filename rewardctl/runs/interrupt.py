@@ -2,10 +2,10 @@
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from rewardctl.errors import RewardctlError
 
@@ -40,39 +40,60 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals(last_words: Callable[[], None]) -> Iterator[StopRequest]:
+def stop_on_signals(last_words: Callable[[int], None]) -> Iterator[StopRequest]:
     """Turn SIGINT and SIGTERM into a StopRequest while the block runs.
 
     After the first signal the block has GRACE_S seconds to notice it; then `last_words` is called
-    and the process exits. A second signal does that at once. Outside the main thread signals are
-    left as they are.
+    with the exit code and the process exits. A second signal does that at once. Outside the main
+    thread signals are left as they are.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    timers: list[threading.Timer] = []
-
-    def leave(signum: int) -> None:
-        try:
-            last_words()
-        finally:
-            os._exit(128 + signum)
-
-    def on_signal(signum: int, _: FrameType | None) -> None:
-        if request.signum is not None:
-            leave(signum)
-        request.signum = signum
-        timer = threading.Timer(GRACE_S, leave, [signum])
-        timer.daemon = True
-        timer.start()
-        timers.append(timer)
-
-    before = {s: signal.signal(s, on_signal) for s in SIGNALS}
+    # Handlers in Python wait until native code in the main thread returns, which a call that hangs
+    # never does. The number of a signal is written to `inbox` at once, and read by a thread.
+    outbox, inbox = socket.socketpair()
+    inbox.setblocking(False)
+    watcher = threading.Thread(
+        target=_watch, args=(outbox, request, last_words), name="signals", daemon=True
+    )
+    watcher.start()
+    before = {s: signal.signal(s, lambda *_: None) for s in SIGNALS}
+    fd_before = signal.set_wakeup_fd(inbox.fileno(), warn_on_full_buffer=False)
     try:
         yield request
     finally:
-        for timer in timers:
-            timer.cancel()
+        signal.set_wakeup_fd(fd_before)
         for signum, handler in before.items():
             signal.signal(signum, handler)
+        inbox.close()
+        watcher.join()
+        outbox.close()
+
+
+def _watch(outbox: socket.socket, request: StopRequest, last_words: Callable[[int], None]) -> None:
+    """Note the first signal; end the process at the second, or when the grace is over."""
+    while request.signum is None:
+        received = _next_signal(outbox)
+        if received is None:
+            return
+        if received in SIGNALS:
+            request.signum = received
+    outbox.settimeout(GRACE_S)
+    try:
+        while (received := _next_signal(outbox)) not in SIGNALS:
+            if received is None:
+                return
+    except TimeoutError:
+        received = request.signum
+    try:
+        last_words(128 + received)
+    finally:
+        os._exit(128 + received)
+
+
+def _next_signal(outbox: socket.socket) -> int | None:
+    """The next signal's number; None when the block has ended."""
+    number = outbox.recv(1)
+    return number[0] if number else None

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from rewardctl.config.schema import MediaConfig
@@ -82,6 +83,7 @@ class ScoreLoop:
         self._lanes = {n: Lane(s) for n, s in processor.streams.items() if s.args.async_reward}
         self._open: list[Window] = []
         self._futures: dict[Future[Finished], tuple[Window, Call]] = {}
+        self._ended: SimpleQueue[Future[Finished]] = SimpleQueue()
 
     def run(self) -> None:
         """Score all rows that are left.
@@ -103,6 +105,8 @@ class ScoreLoop:
             for lane in self._lanes.values():
                 lane.close()
             self._pool.close()
+            if self._previous is not None:
+                self._previous.close()
 
     def _enter(self, window: Window) -> None:
         """Note what is known of a window, and start its async calls."""
@@ -125,6 +129,7 @@ class ScoreLoop:
             if call.stream in self._lanes:
                 future = self._lanes[call.stream].submit(partial(self._execute, window, call))
                 self._futures[future] = window, call
+                future.add_done_callback(self._ended.put)
 
     def _journal_later_faults(self, window: Window) -> None:
         """Keep the faults of a group's members that stand behind the window.
@@ -139,7 +144,7 @@ class ScoreLoop:
                 call = Call(name, NO_CALL, tuple(row for row, _ in later), ())
                 faults = {place: fault for place, (_, fault) in enumerate(later)}
                 result = CallResult([None] * len(later), faults)
-                self._output.add_call(call_record(window.number, call, result, 0.0))
+                self._output.add_call(call_record(window, call, result, 0.0))
 
     def _restore(self, window: Window, call: Call) -> bool:
         """Whether a call need not run: the journal has it whole, or a retry does not ask for it."""
@@ -149,6 +154,8 @@ class ScoreLoop:
         record = self._known.pop((window.number, call.stream, call.number), None)
         if record is None or record["faults"] or record["rows"] != list(call.rows):
             return False
+        if record["stream_sha256"] != window.stream_sha256:
+            return False  # of an input that can be read only once, these are other rows
         self._finish_call(window, call, (read_call_record(record), record["seconds"]))
         return True
 
@@ -162,6 +169,7 @@ class ScoreLoop:
 
     def _execute(self, window: Window, call: Call) -> Finished:
         """Run one call and journal it; on a lane's thread for async streams."""
+        self._stop.check()  # a lane goes on to the next call by itself
         samples = _samples_of(window, call)
         has_media = bool(media_uses(call.fields, samples))
         media = None
@@ -182,7 +190,7 @@ class ScoreLoop:
         seconds = time.perf_counter() - started
         for place, fault in result.faults.items():
             result.faults[place] = RowError(fault.status, masked(str(fault), self._secrets))
-        self._output.add_call(call_record(window.number, call, result, seconds))
+        self._output.add_call(call_record(window, call, result, seconds))
         return result, seconds
 
     def _media_uses(self, window: Window, call: Call) -> list[MediaUse]:
@@ -222,12 +230,14 @@ class ScoreLoop:
 
     def _collect(self, *, block: bool) -> None:
         """Take the results of async calls that have ended; with `block`, of at least one."""
-        if not self._futures:
-            return
-        done, _ = wait(self._futures, timeout=POLL_S if block else 0, return_when=FIRST_COMPLETED)
-        for future in done:
+        while self._futures:
+            try:
+                future = self._ended.get(block=block, timeout=POLL_S)
+            except Empty:
+                return
             window, call = self._futures.pop(future)
             self._finish_call(window, call, future.result())
+            block = False
 
     def _render_finished(self, *, keep_open: int) -> None:
         """Render windows from the oldest on, waiting while more than `keep_open` are open."""

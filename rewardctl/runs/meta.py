@@ -56,6 +56,7 @@ class MetaWriter:
         self._failures = failures
         self._started = datetime.now(UTC)
         self.all_rendered = False
+        self.stream_sha256: str | None = None
 
     def journal_start(self) -> dict[str, Any]:
         """The facts of the journal's first record."""
@@ -90,6 +91,7 @@ class MetaWriter:
             "warnings": self.warnings(status),
             "all_rendered": self.all_rendered,
             "spools": self.spools,
+            "stream_sha256": self.stream_sha256,
             "started": self._started.isoformat(timespec="seconds"),
             "ended": now.isoformat(timespec="seconds"),
             "seconds": round((now - self._started).total_seconds(), 3),
@@ -144,10 +146,10 @@ class MetaWriter:
         with suppress(RewardctlError):
             output.write_meta(self.content(status, exit_code=error.exit_code, error=str(error)))
 
-    def write_interrupted(self, output: Output) -> None:
+    def write_interrupted(self, output: Output, exit_code: int) -> None:
         """The last words of a run that does not end by itself after a signal."""
         with suppress(RewardctlError):
-            output.write_meta(self.content("interrupted", exit_code=None))
+            output.write_meta(self.content("interrupted", exit_code=exit_code))
 
 
 @cache

@@ -8,6 +8,7 @@ known here.
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ from filelock import FileLock, Timeout
 
 from rewardctl.data.journal import AppendFile, Journal, io_failure, read_records
 from rewardctl.errors import RunError, UsageError
+
+# Of our own files only: what users lay beside them, as a copy, is theirs. In the order of removal
+# the rows set aside for a retry go before the journal, which tells whether they still count.
+WORKING_ENDINGS = r"(\.before-retry|\.input[0-9]*|\.journal|\.meta\.json(\.tmp)?)?"
 
 
 @dataclass(frozen=True)
@@ -61,13 +66,8 @@ class OutputPaths:
 
     def working_files(self) -> list[Path]:
         """All that lies beside OUT only while a run is unfinished, the lock left out."""
-        names = self.out.parent.glob(glob_literal(self.out.name) + ".partial*")
-        return sorted(p for p in names if not p.name.endswith(".lock"))
-
-
-def glob_literal(name: str) -> str:
-    """A glob pattern that matches just `name`."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+        own = re.compile(re.escape(self.partial.name) + WORKING_ENDINGS)
+        return sorted(p for p in self.out.parent.iterdir() if own.fullmatch(p.name))
 
 
 @contextmanager
@@ -77,6 +77,10 @@ def only_writer(paths: OutputPaths) -> Iterator[None]:
     Raises:
         RunError: another process holds it, or the folder cannot be written.
     """
+    if not paths.out.parent.is_dir():  # filelock would make it
+        raise UsageError(
+            f"{paths.out}: its folder {paths.out.parent} does not exist; make it, or correct -o"
+        )
     lock_path = paths.partial.with_name(paths.partial.name + ".lock")
     lock = FileLock(lock_path)
     try:
@@ -124,7 +128,7 @@ def recover(paths: OutputPaths) -> Recovered | None:
     A window counts only if its block stands whole in OUT.partial; a cut file leads back to the
     window before it.
     """
-    if not paths.journal.exists() or not paths.partial.exists():
+    if not paths.journal.exists():
         return None
     start: dict[str, Any] | None = None
     windows: list[WindowRecord] = []
@@ -135,14 +139,20 @@ def recover(paths: OutputPaths) -> Recovered | None:
             start = record
         elif kind == "window":
             window = WindowRecord(**record)
-            windows = [w for w in windows if w.window < window.window] + [window]
+            while windows and windows[-1].window >= window.window:
+                windows.pop()
+            windows.append(window)
         size = end
-    if start is None:
+    if start is None or (windows and not paths.partial.exists()):
         return None
-    with paths.partial.open("rb") as file:
-        while windows and not _block_is_whole(file.fileno(), windows[-1]):
-            windows.pop()
-    return Recovered(start, windows[-1] if windows else None, size)
+    last: WindowRecord | None = None
+    if windows:
+        with paths.partial.open("rb") as file:
+            for window in windows:
+                if not _block_is_whole(file.fileno(), window):
+                    break
+                last = window
+    return Recovered(start, last, size)
 
 
 def journal_start(paths: OutputPaths) -> dict[str, Any] | None:
@@ -229,10 +239,10 @@ class FileOutput:
     ) -> None:
         self.paths = paths
         if recovered is None:
-            paths.journal.unlink(missing_ok=True)  # an old one must not speak of the new rows
-            self._partial = AppendFile(paths.partial)
+            # First the journal, which says whether this is a retry.
             self._journal = Journal(paths.journal)
             self._journal.append({"kind": "start", **start}, sync=True)
+            self._partial = AppendFile(paths.partial)
         else:
             rendered = recovered.window.end if recovered.window else 0
             self._partial = AppendFile(paths.partial, size=rendered)

@@ -1,7 +1,7 @@
 """An earlier output whose failed cells are scored again while the others are kept."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from rewardctl.errors import RowError, UsageError
@@ -24,7 +24,7 @@ class PreviousRows:
                     self._failed[name].add(row)
         self._rows = self._read()
 
-    def _read(self) -> Iterator[tuple[int, list[Cell]]]:
+    def _read(self) -> Generator[tuple[int, list[Cell]], None, None]:
         with self._path.open("rb") as file:
             for row, line in enumerate(file):
                 try:
@@ -34,6 +34,10 @@ class PreviousRows:
                         f"{self._path}:{row + 1}: expected a row that score wrote for streams "
                         f"{', '.join(self._names)}, found another; score anew with --overwrite"
                     ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._rows.close()
 
     @property
     def failed_cells(self) -> int:

@@ -2,10 +2,12 @@
 order.
 """
 
+import gc
 import os
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -103,13 +105,9 @@ def prepare(request: ScoreRequest) -> Prepared:
             f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but score runs in one process; "
             "start it without torchrun, or give each process its own --data and output"
         )
-    extend_python_path([Path(folder) for folder in config.python_path])
-    streams = config.rewards
-    if request.use_eval_rewards and config.eval_rewards is not None:
-        streams = config.eval_rewards
-    if not streams:
-        raise ConfigError("no reward streams: list them under rewards:, or give --reward NAME")
-    resolved = [resolve_stream(args, allow_import=request.allow_import) for args in streams]
+    resolved = resolve_streams(
+        config, use_eval_rewards=request.use_eval_rewards, allow_import=request.allow_import
+    )
     inputs = resolve_inputs(
         request.data,
         declared=[(d.name, Path(d.path)) for d in config.data.datasets],
@@ -119,6 +117,39 @@ def prepare(request: ScoreRequest) -> Prepared:
     arguments = [args for args, _ in resolved]
     renderer = RowRenderer(arguments, config.score, request.include)
     return Prepared(request, arguments, [c for _, c in resolved], inputs, renderer)
+
+
+def resolve_streams(
+    config: Config, *, use_eval_rewards: bool, allow_import: Sequence[str]
+) -> list[tuple[RewardArguments, type[BaseRewardModel]]]:
+    """The streams of a config with their classes.
+
+    Args:
+        use_eval_rewards: take `eval_rewards:`, where there is such a list.
+
+    Raises:
+        ConfigError: there is no stream, or a class or its options are not there.
+    """
+    extend_python_path([Path(folder) for folder in config.python_path])
+    streams = config.rewards
+    if use_eval_rewards and config.eval_rewards is not None:
+        streams = config.eval_rewards
+    if not streams:
+        raise ConfigError("no reward streams: list them under rewards:, or give --reward NAME")
+    return [resolve_stream(args, allow_import=allow_import) for args in streams]
+
+
+def load_processor(
+    prepared: Prepared, meta: MetaWriter, accelerator: "Accelerator | None"
+) -> RewardProcessor:
+    """The models of a request behind one processor; `meta` learns what they say of themselves."""
+    accelerator = accelerator or make_accelerator(prepared.streams)
+    loaded = load_reward_models(
+        prepared.streams, accelerator, allow_import=prepared.request.allow_import
+    )
+    meta.machine = machine_facts()
+    meta.provenance = {s.args.name: dict(getattr(s.model, "provenance", {})) for s in loaded}
+    return RewardProcessor.from_streams(accelerator, loaded, media=prepared.request.config.media)
 
 
 def score(
@@ -143,6 +174,7 @@ def score(
             start = Start.anew()
         else:
             paths = OutputPaths(request.out)
+            refuse_input_as_output(prepared.inputs, request.out)
             stack.enter_context(only_writer(paths))
             facts = fingerprint(
                 request.config,
@@ -162,6 +194,17 @@ def score(
             if start.complete is not None:
                 return start.complete
         return _Run(prepared, paths, start, on_progress, accelerator).run()
+
+
+def refuse_input_as_output(inputs: list[Input], out: Path) -> None:
+    """Hold that the output does not replace an input.
+
+    Raises:
+        UsageError: it would.
+    """
+    for source in inputs:
+        if source.path is not None and source.path.resolve() == out.resolve():
+            raise UsageError(f"{out}: is an input too; choose another output")
 
 
 class _Run:
@@ -198,7 +241,7 @@ class _Run:
         rows = self.prepared.open_rows(self._spool_inputs(meta))
         with closing(rows):
             groups, total = self._index_groups(rows)
-            processor = self._load_models(meta)
+            processor = load_processor(self.prepared, meta, self.accelerator)
             group_cells = None
             if groups is not None:
                 group_cells = GroupCells([s.name for s in self.prepared.groupwise], total or 0)
@@ -210,12 +253,19 @@ class _Run:
                 groups=groups,
             )
             output = self._open_output(meta)
-            with closing(output), stop_on_signals(lambda: meta.write_interrupted(output)) as stop:
+            with closing(output), stop_on_signals(partial(meta.write_interrupted, output)) as stop:
                 loop = self._loop(processor, planner, output, stop, group_cells, total)
                 self._score(loop, output, meta)
+            meta.stream_sha256 = rows.stream_sha256
         if self.statistics.rows == 0:
             output.discard()
             raise no_rows(self.prepared)
+        if self.start.stream_sha256 not in (None, meta.stream_sha256):
+            output.discard()
+            raise DataError(
+                "the input is not the one that was scored before; give --retry-errors the same "
+                "input"
+            )
         complete = meta.content("complete")
         output.finish(complete)
         return complete
@@ -223,7 +273,8 @@ class _Run:
     def _score(self, loop: ScoreLoop, output: Output, meta: MetaWriter) -> None:
         try:
             meta.write(output, "running")
-            loop.run()
+            with without_collecting():
+                loop.run()
             meta.all_rendered = True
             self.failures.check(done=self.statistics.rows, at_end=True)
         except RewardctlError as error:
@@ -240,16 +291,6 @@ class _Run:
             max_group_size=self.request.config.score.max_group_size,
         )
 
-    def _load_models(self, meta: MetaWriter) -> RewardProcessor:
-        accelerator = self.accelerator or make_accelerator(self.prepared.streams)
-        loaded = load_reward_models(
-            self.prepared.streams, accelerator, allow_import=self.request.allow_import
-        )
-        meta.machine = machine_facts()
-        meta.provenance = {s.args.name: dict(getattr(s.model, "provenance", {})) for s in loaded}
-        media = self.request.config.media
-        return RewardProcessor.from_streams(accelerator, loaded, media=media)
-
     def _spool_inputs(self, meta: MetaWriter) -> dict[int, Path]:
         """Copies of the inputs that cannot seek, where groups need to be read by offset."""
         spools: dict[int, Path] = {}
@@ -261,7 +302,13 @@ class _Run:
             path = self.paths.spool(index)
             vouched = self.start.spools.get(str(index))
             if not indexing.spool_is_whole(path, vouched):
-                vouched = indexing.spool_input(source, path)
+                copied = indexing.spool_input(source, path)
+                if vouched is not None and copied != vouched:
+                    raise DataError(
+                        f"{source.name}: its {copied['lines']} lines are not those that were "
+                        "scored before; give the same input again, or start anew with --overwrite"
+                    )
+                vouched = copied
             meta.spools[str(index)] = vouched or {}
             meta.write_spools()
             spools[index] = path
@@ -320,6 +367,22 @@ class _Run:
                         cell = result.faults.get(place, result.scores[place])
                         group_cells.set(name, row, cell)
         return known
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Leave what is there now out of garbage collection while the block runs.
+
+    A full collection walks all objects, torch's too: it cost a quarter of the time of a text row.
+    """
+    if gc.get_freeze_count():  # whoever froze them decides when they thaw
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def no_rows(prepared: Prepared) -> DataError:

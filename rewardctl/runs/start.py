@@ -23,6 +23,7 @@ class Start:
     recovered: Recovered | None = None
     retry_of: Path | None = None  # rows whose failed cells are scored again
     complete: dict[str, Any] | None = None  # the meta file, where nothing is left to do
+    stream_sha256: str | None = None  # of a stream that a retry reads again
     spools: dict[str, Any] = field(default_factory=dict)  # facts of copied inputs, by index
 
     @classmethod
@@ -65,8 +66,8 @@ def find_start(
 
 
 def _resume(paths: OutputPaths, fingerprint: dict[str, Any]) -> Start:
-    spools = _spools(paths)
     recovered = recover(paths)
+    spools = recovered.start["spools"] if recovered else _spools(paths)
     if recovered is not None:
         _hold_same(recovered.start["fingerprint"], fingerprint, paths)
         retry_of = recovered.start["retry_of"]
@@ -114,7 +115,12 @@ def _retry(paths: OutputPaths, fingerprint: dict[str, Any]) -> Start:
     _hold_same(meta["fingerprint"], fingerprint, paths)
     if not meta["counts"]["failed"]:
         return _complete(paths, fingerprint, meta)
-    return Start(fingerprint, retry_of=paths.out, spools=spools)
+    return Start(
+        fingerprint,
+        retry_of=paths.out,
+        stream_sha256=meta["stream_sha256"],
+        spools=meta["spools"],
+    )
 
 
 def _is_retry_begun(paths: OutputPaths) -> bool:

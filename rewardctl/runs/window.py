@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from rewardctl.data.groups import Group, GroupIndex, check_same_group
-from rewardctl.data.row_stream import InputRow, Position, RowStream
+from rewardctl.data.groups import Group, check_same_group
+from rewardctl.data.row_stream import InputRow, Position
 from rewardctl.data.samples import BaseSample
 from rewardctl.errors import STATUSES, RowError
 from rewardctl.rewards.plan import (
@@ -20,8 +20,30 @@ from rewardctl.rewards.reward_processor import no_group
 from rewardctl.rewards.scores import CallResult
 from rewardctl.runs.render import Cell
 
-if TYPE_CHECKING:
-    pass
+
+class RowSource(Protocol):
+    """Numbered rows, read on and on."""
+
+    @property
+    def position(self) -> Position:
+        """Where the next row is read."""
+
+    @property
+    def stream_sha256(self) -> str | None:
+        """SHA-256 of what was taken from an input that can be read only once."""
+
+    def take(self, rows: int) -> list[InputRow]:
+        """The next rows, as many as asked or somewhat more; none at the end."""
+
+    def read_row(self, row: int, offset: int) -> InputRow:
+        """A single row by its byte offset."""
+
+
+class Groups(Protocol):
+    """Which rows form which group."""
+
+    def first_in(self, start: int, end: int) -> Iterator[Group]:
+        """The groups whose first member is one of the rows `start` to `end` - 1, in that order."""
 
 
 @dataclass
@@ -93,10 +115,10 @@ class WindowPlanner:
     def __init__(
         self,
         streams: Sequence[PlannedStream],
-        rows: RowStream,
+        rows: RowSource,
         *,
         window_size: int,
-        groups: GroupIndex | None,
+        groups: Groups | None,
     ) -> None:
         self.rows = rows
         self._window_size = window_size
@@ -172,11 +194,12 @@ def _applies(stream: str, rows: list[int], samples: dict[int, BaseSample | RowEr
     return any(not isinstance(m, RowError) and stream in m.applicable_rewards for m in members)
 
 
-def call_record(window: int, call: Call, result: CallResult, seconds: float) -> dict[str, Any]:
+def call_record(window: Window, call: Call, result: CallResult, seconds: float) -> dict[str, Any]:
     """A finished call for the journal."""
     faults = {str(place): [fault.status, str(fault)] for place, fault in result.faults.items()}
     return {
-        "window": window,
+        "window": window.number,
+        "stream_sha256": window.stream_sha256,
         "stream": call.stream,
         "call": call.number,
         "rows": call.rows,

@@ -214,7 +214,7 @@ def test_a_call_without_media_starts_no_thread(decoder):
 # Own copies
 
 
-def test_each_use_has_its_own_and_the_last_one_gets_the_original(decoder, monkeypatch):
+def test_each_use_has_its_own_and_an_only_user_gets_the_original(decoder, monkeypatch):
     copies = []
     copy = media_pool._copy
     monkeypatch.setattr(media_pool, "_copy", lambda value: copies.append(1) or copy(value))
@@ -222,7 +222,7 @@ def test_each_use_has_its_own_and_the_last_one_gets_the_original(decoder, monkey
     pool.expect("a", uses("1", "1"))
     pool.expect("b", uses("1", "1", "2"))
     arrays = [*pool.acquire("a").values(), *pool.acquire("b").values()]
-    assert len(copies) == 3  # four uses of 1, one of 2
+    assert len(copies) == 4  # four uses of 1; the only one of 2 needs no copy
     for array in arrays:
         assert array[0] in (1, 2)
         array[:] = 0

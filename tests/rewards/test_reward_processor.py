@@ -12,7 +12,7 @@ from probes import CALLS, AboveLowest, Number, OneForAll, Overlap, PromptAndResp
 
 from rewardctl.config.schema import RewardArguments
 from rewardctl.data.samples import BaseSample
-from rewardctl.errors import ConfigError, ContractError, DataError
+from rewardctl.errors import ConfigError, ContractError, DataError, RowError, RowErrors
 from rewardctl.rewards.abc import BaseRewardModel, PointwiseRewardModel
 from rewardctl.rewards.loader import load_reward_models
 from rewardctl.rewards.plan import Call
@@ -297,3 +297,35 @@ def test_calls_of_two_processors_into_one_model_do_not_overlap(accelerator: Acce
     model = Watched(args(), accelerator)
     scorers = [RewardProcessor(accelerator, {"a": model}, {"a": args()}) for _ in range(2)]
     assert most_at_once([(scorer, "a") for scorer in scorers], model) == 1
+
+
+class RefusesLong(PointwiseRewardModel):
+    """Names the rows that it cannot score."""
+
+    required_fields = ("prompt",)
+
+    def __init__(self, config: RewardArguments, accelerator: Accelerator) -> None:
+        super().__init__(config, accelerator)
+        self.calls: list[list[str]] = []
+
+    def __call__(self, prompt: list[str], **_: Any) -> list[float]:
+        self.calls.append(list(prompt))
+        faults = {p: RowError("parse_error", f"{t} is long") for p, t in enumerate(prompt) if t[1:]}
+        if faults:
+            raise RowErrors(faults)
+        return [float(t) for t in prompt]
+
+
+def test_rows_that_a_model_names_fail_alone_and_the_others_are_called_once_more(
+    accelerator: Accelerator,
+) -> None:
+    args = RewardArguments(name="a", reward_model="x", batch_size=4)
+    model = RefusesLong(args, accelerator)
+    processor = RewardProcessor(accelerator, {"a": model}, {"a": args})
+    call = Call("a", 0, (0, 1, 2), ("prompt",))
+    result = processor.run_call(call, [BaseSample(prompt=p) for p in ("1", "22", "3")])
+    assert result.scores == [1.0, None, 3.0]
+    assert {p: (f.status, str(f)) for p, f in result.faults.items()} == {
+        1: ("parse_error", "22 is long")
+    }
+    assert model.calls == [["1", "22", "3"], ["1", "3"]]

@@ -1,0 +1,125 @@
+"""Images under 1, 2 and 4 instant streams: decodes an image, and speed beside plain Pillow.
+
+Plain Pillow opens the same files and converts them to RGB, in as many threads as `score` decodes
+with, and does nothing else: this machine's decode limit.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from measure import (
+    ROUNDS,
+    arguments,
+    cpu_accelerator,
+    in_turns,
+    median,
+    median_ratio,
+    one_thread,
+    show,
+    write_config,
+)
+
+STREAMS = (1, 2, 4)
+DIFFERENT = 64  # images
+TARGET_SHARE = 0.9  # of the decode limit
+
+
+def write_images(folder: Path, images: int, side: int) -> list[Path]:
+    """JPEG files of `side` x `side` with the detail of a photo: smooth shapes and some grain.
+
+    Only the first few differ; the others are further names of them, which no reader can know.
+    """
+    import numpy as np
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    paths = [folder / f"{number:05}.jpg" for number in range(images)]
+    for path in paths[:DIFFERENT]:
+        coarse = random.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        smooth = np.asarray(Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC))
+        grain = random.normal(0, 6, smooth.shape)
+        picture = Image.fromarray(np.clip(smooth + grain, 0, 255).astype(np.uint8))
+        picture.save(path, quality=90)
+    for number, path in enumerate(paths[DIFFERENT:]):
+        os.link(paths[number % DIFFERENT], path)
+    return paths
+
+
+def decode_all(paths: list[Path], threads: int) -> float:
+    """Seconds that plain Pillow takes for the files."""
+    from PIL import Image
+
+    def decode(path: Path) -> int:
+        with Image.open(path) as image:
+            return image.convert("RGB").width
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(decode, paths):
+            pass
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments(__doc__, images=3_000, side=512, rounds=ROUNDS)
+    one_thread()
+    from rewardctl.config.load import load_config
+    from rewardctl.data.media_pool import MediaPool
+    from rewardctl.runs import loop
+    from rewardctl.runs.score import ScoreRequest, score
+
+    pools: list[MediaPool] = []
+
+    class NotedPool(MediaPool):
+        """A pool that can be asked afterwards."""
+
+        def __init__(self, *settings: object, **more: object) -> None:
+            super().__init__(*settings, **more)  # type: ignore[arg-type]
+            pools.append(self)
+
+    loop.MediaPool = NotedPool  # type: ignore[misc]
+    accelerator = cpu_accelerator()
+    with tempfile.TemporaryDirectory(prefix="rewardctl-benchmark-") as name:
+        folder = Path(name)
+        paths = write_images(folder, options.images, options.side)
+        data = folder / "rows.jsonl"
+        rows = [json.dumps({"image": path.name}) + "\n" for path in paths]
+        data.write_text("".join(rows), encoding="utf-8")
+
+        def run_with(count: int) -> float:
+            streams = [
+                {"name": f"s{n}", "reward_model": "scorers:InstantImage"} for n in range(count)
+            ]
+            config = load_config(write_config(folder / "config.yaml", streams))
+            request = ScoreRequest(
+                config=config, out=folder / "out.jsonl", data=(str(data),), overwrite=True
+            )
+            started = time.perf_counter()
+            score(request, accelerator=accelerator)
+            return time.perf_counter() - started
+
+        threads = min(4, os.cpu_count() or 1)  # as many as a MediaPool starts
+        variants: dict[str, Callable[[], float]] = {
+            str(count): partial(run_with, count) for count in STREAMS
+        }
+        variants["limit"] = partial(decode_all, paths, threads)
+        in_turns(variants, 1)  # imports, and files into memory
+        pools.clear()
+        seconds = in_turns(variants, options.rounds)
+    show("limit_images_per_second", options.images / median(seconds["limit"]), "images/s")
+    for index, count in enumerate(STREAMS):
+        decodes = max(pool.decodes for pool in pools[index :: len(STREAMS)])
+        show(f"streams_{count}_decodes_per_image", decodes / options.images, "decodes", "=1")
+        share = median_ratio(seconds["limit"], seconds[str(count)])
+        show(f"streams_{count}_share_of_decode_limit", share, "ratio", f">={TARGET_SHARE}")
+
+
+if __name__ == "__main__":
+    main()

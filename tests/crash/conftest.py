@@ -1,0 +1,21 @@
+"""The fork server and the job that the crash tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+from crash_job import Job, make_job
+from crash_runs import ForkServer
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Starts runs in milliseconds."""
+    running = ForkServer(tmp_path_factory.mktemp("server"))
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def job(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """300 rows under five streams, and what an undisturbed run makes of them."""
+    return make_job(tmp_path_factory.mktemp("job"), server)
