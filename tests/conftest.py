@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
+from hypothesis import HealthCheck, settings
 
 sys.path.append(str(Path(__file__).parent))
 
 import probes
+
+# How fast examples come says more about the machine than about the code.
+settings.register_profile(
+    "any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any-machine")
 
 
 @pytest.fixture(scope="session", autouse=True)

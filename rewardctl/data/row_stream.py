@@ -2,7 +2,7 @@
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,8 +94,6 @@ class RowStream:
         self._starts: list[int] = []  # first row of each input reached so far
         self._hashed: HashedInput | None = None
         self._taken: hashlib._Hash | None = None
-        self._lines: Iterator[tuple[int, Line]] = iter(())
-        self.position = Position()
         self.start_at(Position())
 
     def start_at(self, position: Position, *, stream_sha256: str | None = None) -> None:
@@ -109,7 +107,7 @@ class RowStream:
 
     def _read_from(
         self, position: Position, stream_sha256: str | None = None
-    ) -> Iterator[tuple[int, Line]]:
+    ) -> Generator[tuple[int, Line], None, None]:
         for index in range(position.input, len(self._inputs)):
             at_entry = index == position.input
             offset, number = (position.offset, position.line) if at_entry else (0, 0)
@@ -231,7 +229,8 @@ class RowStream:
         return self._inputs[index].dataset
 
     def close(self) -> None:
-        """Close the files opened for single rows."""
+        """Close all files."""
+        self._lines.close()
         for handle in self._handles.values():
             handle.close()
         self._handles.clear()

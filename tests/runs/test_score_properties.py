@@ -20,7 +20,7 @@ ANY = "1000000"  # --max-errors that stops nothing
 COMMON = settings(
     deadline=None,
     max_examples=100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=list(HealthCheck),
 )
 
 quarters = st.integers(-12, 12).map(lambda n: n / 4)
