@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from rewardctl.errors import RewardctlError
 
@@ -40,10 +41,12 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals(last_words: Callable[[int], None]) -> Iterator[StopRequest]:
+def stop_on_signals(
+    last_words: Callable[[int], None], *, grace_s: float = GRACE_S
+) -> Iterator[StopRequest]:
     """Turn SIGINT and SIGTERM into a StopRequest while the block runs.
 
-    After the first signal the block has GRACE_S seconds to notice it; then `last_words` is called
+    After the first signal the block has `grace_s` seconds to notice it; then `last_words` is called
     with the exit code and the process exits. A second signal does that at once. Outside the main
     thread signals are left as they are.
     """
@@ -56,10 +59,14 @@ def stop_on_signals(last_words: Callable[[int], None]) -> Iterator[StopRequest]:
     outbox, inbox = socket.socketpair()
     inbox.setblocking(False)
     watcher = threading.Thread(
-        target=_watch, args=(outbox, request, last_words), name="signals", daemon=True
+        target=_watch, args=(outbox, request, last_words, grace_s), name="signals", daemon=True
     )
     watcher.start()
-    before = {s: signal.signal(s, lambda *_: None) for s in SIGNALS}
+
+    def note(signum: int, _: FrameType | None) -> None:
+        request.signum = request.signum or signum  # before the next line of Python runs
+
+    before = {s: signal.signal(s, note) for s in SIGNALS}
     fd_before = signal.set_wakeup_fd(inbox.fileno(), warn_on_full_buffer=False)
     try:
         yield request
@@ -72,21 +79,25 @@ def stop_on_signals(last_words: Callable[[int], None]) -> Iterator[StopRequest]:
         outbox.close()
 
 
-def _watch(outbox: socket.socket, request: StopRequest, last_words: Callable[[int], None]) -> None:
+def _watch(
+    outbox: socket.socket,
+    request: StopRequest,
+    last_words: Callable[[int], None],
+    grace_s: float,
+) -> None:
     """Note the first signal; end the process at the second, or when the grace is over."""
-    while request.signum is None:
-        received = _next_signal(outbox)
-        if received is None:
+    while (first := _next_signal(outbox)) not in SIGNALS:
+        if first is None:
             return
-        if received in SIGNALS:
-            request.signum = received
-    outbox.settimeout(GRACE_S)
+    assert first is not None
+    request.signum = first
+    outbox.settimeout(grace_s)
     try:
         while (received := _next_signal(outbox)) not in SIGNALS:
             if received is None:
                 return
     except TimeoutError:
-        received = request.signum
+        received = first
     try:
         last_words(128 + received)
     finally:
