@@ -16,7 +16,9 @@ import typer
 from typer.core import TyperGroup
 
 from rewardctl import __version__
+from rewardctl.cli_eval import evaluate
 from rewardctl.cli_score import score
+from rewardctl.cli_train import train, validate_data
 from rewardctl.errors import RewardctlError, printable
 
 if TYPE_CHECKING:
@@ -57,13 +59,16 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Score samples with reward streams.",
+    help="Score, train and evaluate with rewards.",
     epilog="Exit codes: 0 done, 1 the check said no, 2 usage or config, 3 data, 4 the run failed.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 listing = typer.Typer(help="List what there is.", rich_markup_mode=None)
 app.command()(score)
+app.command()(train)
+app.command("validate-data")(validate_data)
+app.command("eval")(evaluate)
 app.add_typer(listing, name="ls")
 
 SetOption = Annotated[
@@ -150,7 +155,7 @@ def start(
         bool, typer.Option("--version", is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Score samples with reward streams."""
+    """Score, train and evaluate with rewards."""
     _show_version(wanted=version)
     if ctx.invoked_subcommand is None:
         print(ctx.get_help(), file=sys.stderr)

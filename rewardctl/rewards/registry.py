@@ -26,6 +26,7 @@ BUILTIN: dict[str, str] = {
     "group_diversity": "rewardctl.rewards.builtin.group_diversity:GroupDiversityReward",
     "ocr": "rewardctl.rewards.builtin.ocr:OcrReward",
     "text_similarity": "rewardctl.rewards.builtin.text_similarity:TextSimilarityReward",
+    "trained": "rewardctl.rewards.builtin.trained:TrainedReward",
     "image_safety": "rewardctl.rewards.builtin.image_safety:ImageSafetyReward",
 }
 _registered: dict[str, type["BaseRewardModel"]] = {}

@@ -7,6 +7,7 @@ from rewardctl.errors import PolicyStop, UsageError, quote
 
 JUDGED_AFTER_ROWS = 1000  # a percentage says little about fewer
 EXAMPLES = 5
+MEND_AND_RESUME = "mend the rows, or allow more with --max-errors and go on with --resume"
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,15 @@ class MaxErrors:
 
 
 class FailureLog:
-    """The failed rows of a run: how many, the first of them in words, and in which files."""
+    """The failed rows of a run: how many, the first of them in words, and in which files.
 
-    def __init__(self, limit: MaxErrors) -> None:
+    Args:
+        next_step: what to do about too many.
+    """
+
+    def __init__(self, limit: MaxErrors, *, next_step: str = MEND_AND_RESUME) -> None:
         self.limit = limit
+        self._next_step = next_step
         self.rendered = 0  # failed rows among those written out
         self.by_source: dict[str, int] = {}  # of the rows written out
         self.examples: list[str] = []
@@ -93,6 +99,5 @@ class FailureLog:
         count = f"{self.failed} row{'s' if self.failed != 1 else ''} failed"
         shown = "".join(f"\n  {example}" for example in self.examples)
         raise PolicyStop(
-            f"stopped: {count}, --max-errors allows {self.limit}{shown}\n"
-            "mend the rows, or allow more with --max-errors and go on with --resume"
+            f"stopped: {count}, --max-errors allows {self.limit}{shown}\n{self._next_step}"
         )

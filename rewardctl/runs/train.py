@@ -1,0 +1,265 @@
+"""`rewardctl train`, from a config to a run's folder: data, model, training, in that order."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rewardctl.config.schema import Config
+from rewardctl.config.secret import masked_dump
+from rewardctl.config.training_schema import DataFile, ModelConfig, TrainConfig, ValidationSplit
+from rewardctl.data.audit import AuditReport
+from rewardctl.data.tokenizer import TEMPLATE, TextEncoder
+from rewardctl.errors import ConfigError, DataError, RewardctlError, UsageError
+from rewardctl.runs.fingerprint import machine_facts
+from rewardctl.runs.interrupt import stop_on_signals
+from rewardctl.runs.meta import versions
+from rewardctl.runs.output import OutputPaths, only_writer, write_json
+from rewardctl.runs.validate_data import PreparedData, prepare_data
+from rewardctl.training.checkpoint import Checkpoint, InputFacts, load_checkpoint, sha256
+from rewardctl.training.losses import LossConfig
+from rewardctl.training.reward_model import RewardModel, create_reward_model
+from rewardctl.training.run_folder import RunFolder
+from rewardctl.training.settings import EarlyStop, TrainSettings
+from rewardctl.training.trainer import RewardModelTrainer
+
+GRACE_S = 120.0  # for the step in flight, and its checkpoint, after a signal
+# Keys of `model:` that a checkpoint to start from has decided already.
+NETWORK_KEYS = (
+    "vocab_size",
+    "in_channels",
+    "seq_length",
+    "hidden_size",
+    "depth",
+    "num_heads",
+    "mlp_ratio",
+    "timestep_aware",
+    "pooling",
+    "qk_norm",
+    "rope_theta",
+    "dropout",
+)
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """What a user asks of `train`."""
+
+    config: Config
+    output_dir: Path | None = None  # over the config's
+    resume: bool = False
+    overwrite: bool = False
+    strict: bool = False  # warnings of the audit stop the run
+
+
+def train(
+    request: TrainRequest,
+    *,
+    on_audit: Callable[[AuditReport], None] = lambda report: None,
+    on_log: Callable[[dict[str, Any]], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Train a reward model from preferences.
+
+    Returns:
+        What train.meta.json holds.
+
+    Raises:
+        ConfigError, UsageError: the config or the folder does not allow it.
+        DataError: the data cannot be learnt from; the audit is in the text.
+        RunError: a loss is not finite, or a file cannot be written.
+        Interrupted: a signal came; a checkpoint was saved.
+    """
+    section = request.config.train
+    if section is None:
+        raise ConfigError("no train: section in the config; it names the data and how to learn")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but train runs in one process; start it "
+            "without torchrun"
+        )
+    output_dir = request.output_dir or section.output_dir
+    if output_dir is None:
+        raise ConfigError("no folder for the run: set train.output_dir, or give --output-dir")
+    start = load_start(request.config.model)
+    model_config = request.config.model
+    if start is not None:
+        model_config = _completed(model_config, start)
+    data = prepare_data(section, model_config, encoder=start.encoder if start else None)
+    on_audit(data.report)
+    if data.report.failed(strict=request.strict):
+        raise DataError(data.report.text())
+    folder = RunFolder(Path(output_dir))
+    folder.open(resume=request.resume, overwrite=request.overwrite)
+    with only_writer(OutputPaths(folder.meta)):
+        return _run(request, section, model_config, data, start, folder, on_log)
+
+
+def _run(
+    request: TrainRequest,
+    section: TrainConfig,
+    model_config: ModelConfig,
+    data: PreparedData,
+    start: Checkpoint | None,
+    folder: RunFolder,
+    on_log: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    began = time.monotonic()
+    settings = settings_of(section)
+    facts = data_facts(section, data)
+    meta: dict[str, Any] = {
+        "config": masked_dump(request.config),
+        "data": facts,
+        "audit": data.report.to_json(),
+        "machine": machine_facts(),
+        "versions": versions(),
+    }
+
+    def write_meta(status: str, exit_code: int | None, **more: Any) -> dict[str, Any]:
+        ended = {"status": status, "exit_code": exit_code, **more}
+        content = {**ended, "seconds": round(time.monotonic() - began, 3), **meta}
+        write_json(folder.meta, content, indent=1)
+        return content
+
+    def last_words(exit_code: int) -> None:
+        write_meta("interrupted", exit_code)
+
+    with stop_on_signals(last_words, grace_s=GRACE_S) as stop:
+        trainer = RewardModelTrainer(
+            build_model(model_config, data.encoder, start, seed=section.seed),
+            data.train,
+            data.validation,
+            lr=section.lr,
+            batch_size=section.batch_size,
+            weight_decay=section.weight_decay,
+            warmup_ratio=section.warmup_ratio,
+            grad_clip=section.grad_clip,
+            settings=settings,
+            output_dir=folder.path,
+            inputs=InputFacts(
+                model_config.input,
+                TEMPLATE if model_config.input == "text" else None,
+                section.overlong,
+            ),
+            encoder=data.encoder,
+            facts=facts,
+            on_log=on_log,
+            stop_requested=lambda: stop.signum is not None,
+        )
+        write_meta("running", None)
+        try:
+            trainer.train(resume=request.resume)
+            stop.check()
+        except RewardctlError as error:
+            status = "interrupted" if stop.signum is not None else "failed"
+            write_meta(status, error.exit_code, error=str(error), steps=trainer.progress.step)
+            raise
+    return write_meta(
+        "complete",
+        0,
+        steps=trainer.progress.step,
+        new_steps=trainer.new_steps,
+        stopped_early=trainer.progress.stopped_early,
+        warnings=trainer.warnings,
+        history=trainer.progress.history,
+        output_dir=str(folder.path),
+    )
+
+
+def settings_of(section: TrainConfig) -> TrainSettings:
+    """The trainer's settings from the config's section."""
+    early = section.early_stopping
+    return TrainSettings(
+        schedule=section.schedule,
+        loss=LossConfig(
+            loss=section.loss,
+            margin_mode=section.margin_mode,
+            label_smoothing=section.label_smoothing,
+            center_coefficient=section.center_coefficient,
+            tie_strength=section.tie_strength if section.loss == "rao_kupper" else None,
+            kwise_pairs=section.kwise_pairs,
+        ),
+        mixed_precision=section.mixed_precision,
+        micro_batch_tokens=section.micro_batch_tokens,
+        ema_decay=section.ema_decay,
+        early_stopping=EarlyStop(**early.model_dump()) if early else None,
+        seed=section.seed,
+        epochs=None if section.max_steps is not None else section.epochs,
+        max_steps=section.max_steps,
+        log_every=section.log_every,
+        eval_every=section.eval_every,
+        save_every=section.save_every,
+        keep_last=section.keep_last,
+    )
+
+
+def data_facts(section: TrainConfig, data: PreparedData) -> dict[str, Any]:
+    """Hashes and counts of the data, for manifests and model cards; no row of it."""
+    files: list[DataFile] = list(section.data)
+    if section.validation is not None and not isinstance(section.validation, ValidationSplit):
+        files += section.validation
+    hashes = {f.path.name: sha256(f.path) for f in files if f.path.is_file()}
+    validation = len(data.validation) if data.validation is not None else 0
+    return {"rows": len(data.train), "validation_rows": validation, "sha256": hashes}
+
+
+def build_model(
+    config: ModelConfig, encoder: TextEncoder | None, start: Checkpoint | None, *, seed: int
+) -> RewardModel:
+    """The network of a run: fresh from `seed`, or that of the checkpoint it starts from."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if start is None:
+            return _fresh_model(config, encoder)
+        if config.init_head != "fresh":
+            return start.model
+        fresh = RewardModel(**start.model.network_config())
+        kept = {n: t for n, t in start.model.state_dict().items() if not n.startswith("head.")}
+        fresh.load_state_dict(kept, strict=False)
+        return fresh
+
+
+def _fresh_model(config: ModelConfig, encoder: TextEncoder | None) -> RewardModel:
+    wanted: dict[str, Any] = {
+        "vocab_size": encoder.vocab_size if encoder is not None else config.vocab_size,
+        "in_channels": config.in_channels,
+        "seq_length": config.seq_length,
+        "timestep_aware": config.timestep_aware,
+        "pooling": config.pooling,
+        "qk_norm": config.qk_norm,
+        "rope_theta": config.rope_theta,
+        "dropout": config.dropout,
+        "mlp_ratio": config.mlp_ratio,
+    }
+    if config.size is not None:
+        return create_reward_model(config.size, **wanted)
+    width = {name: getattr(config, name) for name in ("hidden_size", "depth", "num_heads")}
+    return RewardModel(**wanted, **width)
+
+
+def load_start(config: ModelConfig) -> Checkpoint | None:
+    """The checkpoint that `init_from` names, loaded strictly; None without one."""
+    if config.init_from is None:
+        return None
+    return load_checkpoint(Path(config.init_from))
+
+
+def _completed(config: ModelConfig, start: Checkpoint) -> ModelConfig:
+    """`model:` with what the checkpoint has decided.
+
+    Raises:
+        ConfigError: a key that was given says something else.
+    """
+    network = start.model.network_config()
+    stored = {key: network[key] for key in NETWORK_KEYS} | {"input": start.inputs.kind}
+    given = config.model_dump(include=config.model_fields_set, exclude={"size"})
+    for key in stored.keys() & given.keys():
+        if given[key] is not None and given[key] != stored[key]:
+            raise ConfigError(
+                f"model.{key} is {given[key]!r}, but the checkpoint {config.init_from} has "
+                f"{stored[key]!r}; drop the key"
+            )
+    return config.model_copy(update=stored)
