@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rewardctl.cli_score import ProgressKind, _console, _progress, _say
+from rewardctl.cli_terminal import ProgressKind, row_progress, say, stderr_console
 from rewardctl.errors import UsageError, quote
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def evaluate(
         allow_media=tuple(allow_media or ()),
         allow_import=tuple(allow_import or ()),
     )
-    shown = _progress(progress)
+    shown = row_progress(progress)
     try:
         report = run_eval(request, on_progress=shown.update)
     finally:
@@ -161,7 +161,7 @@ def _read_config(
     else:
         raise UsageError("nothing to evaluate: give a CONFIG, --checkpoint DIR or --scores FILE")
     for warning in warnings:
-        _say(str(warning))
+        say(str(warning))
     return config
 
 
@@ -185,17 +185,17 @@ def _show(report: dict[str, Any]) -> None:
             _number(figures["ece"]),
             _number(figures["score_gap"]["value"]),
         )
-    _console().print(table)
+    stderr_console().print(table)
     for name, figures in report["streams"].items():
         for line in _notes(figures):
-            _say(f"{name}: {line}")
+            say(f"{name}: {line}")
     for found in report["comparisons"]:
-        _say(
+        say(
             f"accuracy of {found['a']} minus {found['b']}: {_signed(found['difference']['value'])} "
             f"{_interval(found['difference'])} on {found['n_pairs']} pairs"
         )
     if report["output_dir"] is not None:
-        _say(f"report: {Path(report['output_dir']) / 'report.html'} (and report.json)")
+        say(f"report: {Path(report['output_dir']) / 'report.html'} (and report.json)")
 
 
 def _notes(figures: dict[str, Any]) -> list[str]:

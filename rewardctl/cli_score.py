@@ -1,24 +1,19 @@
 """The `score` command: its options, its progress and its final table."""
 
 import json
-import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rewardctl.errors import UsageError, printable, quote
+from rewardctl.cli_terminal import ProgressKind, row_progress, say, stderr_console
+from rewardctl.errors import UsageError, quote
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rewardctl.config.schema import Config
     from rewardctl.runs.score import ScoreRequest
 
-ProgressKind = Literal["auto", "bar", "plain", "none"]
 SCORE_SECTIONS = ("data", "rewards", "eval_rewards", "execution", "score", "python_path", "media")
-PLAIN_EVERY_S = 30.0
 WORST_FILES = 5
 
 
@@ -85,6 +80,10 @@ def score(
         bool, typer.Option("--dry-run", help="Show the plan; load no model, write nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as JSON on stdout.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE.html", help="A page of distributions, failures."),
+    ] = None,
     progress: Annotated[ProgressKind, typer.Option(help="How progress is shown.")] = "auto",
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
@@ -99,9 +98,9 @@ def score(
     config = _read_config(arguments or [], reward or [], overrides or [])
     if output is None and not is_dry_run:
         raise UsageError("no output: give -o OUT.jsonl, or -o - for standard output")
-    if output == "-" and (as_json or resume or retry_errors or overwrite):
+    if output == "-" and (as_json or resume or retry_errors or overwrite or report):
         raise UsageError(
-            "-o - cannot be combined with --json, --resume, --retry-errors or --overwrite"
+            "-o - cannot be combined with --json, --resume, --retry-errors, --overwrite or --report"
         )
     if overwrite and (resume or retry_errors):
         raise UsageError("--overwrite starts anew, --resume and --retry-errors go on: give one")
@@ -123,7 +122,7 @@ def score(
     if is_dry_run:
         _show_plan(request, as_json=as_json)
     else:
-        _run(request, progress, as_json=as_json)
+        _run(request, progress, as_json=as_json, report=report)
 
 
 def _read_config(arguments: list[str], rewards: list[str], overrides: list[str]) -> "Config":
@@ -146,33 +145,30 @@ def _read_config(arguments: list[str], rewards: list[str], overrides: list[str])
     else:
         config, warnings = checked_config(Path(arguments[0]), overrides, sections=SCORE_SECTIONS)
     for warning in warnings:
-        _say(str(warning))
+        say(str(warning))
     return config
 
 
-def _console() -> "Console":
-    """Tables go to stderr; where nobody watches, lines are not wrapped at 80 columns."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, markup=False)
-    if console.is_terminal:
-        return console
-    return Console(stderr=True, highlight=False, markup=False, width=160)
-
-
-def _run(request: "ScoreRequest", progress: ProgressKind, *, as_json: bool) -> None:
+def _run(
+    request: "ScoreRequest", progress: ProgressKind, *, as_json: bool, report: Path | None
+) -> None:
     from rewardctl.runs.score import score as run_score
 
-    shown = _progress(progress)
+    shown = row_progress(progress)
     try:
         meta = run_score(request, on_progress=shown.update)
     finally:
         shown.close()
     for warning in meta["warnings"]:
-        _say(f"rewardctl: warning: {warning}")
+        say(f"rewardctl: warning: {warning}")
     if as_json:
         typer.echo(json.dumps(meta))
     _show_summary(meta)
+    if report is not None and request.out is not None:
+        from rewardctl.evaluation.html import write_score_report
+
+        write_score_report(request.out, meta, report)
+        say(f"report: {report}")
 
 
 def _show_summary(meta: dict[str, Any]) -> None:
@@ -194,29 +190,24 @@ def _show_summary(meta: dict[str, Any]) -> None:
             *(_number(figures[key]) for key in ("mean", "std", "min", "max", "rows_per_second")),
             "" if share is None else f"{share:.0%}",
         )
-    _console().print(table)
+    stderr_console().print(table)
     counts, failures = meta["counts"], meta["failures"]
-    _say(
+    say(
         f"{counts['rows']} rows: {counts['ok']} ok, {counts['failed']} failed, "
         f"{counts['nothing_applicable']} with no applicable stream; {meta['seconds']:.1f} s"
     )
     if counts["failed"]:
         worst = list(failures["by_source"].items())[:WORST_FILES]
-        _say("failed rows by file: " + ", ".join(f"{n} in {name}" for name, n in worst))
+        say("failed rows by file: " + ", ".join(f"{n} in {name}" for name, n in worst))
         for example in failures["examples"]:
-            _say(f"  {example}")
+            say(f"  {example}")
     if meta["output"] != "-":
-        _say(f"scores: {meta['output']}")
-        _say(f"facts:  {meta['output']}.meta.json")
+        say(f"scores: {meta['output']}")
+        say(f"facts:  {meta['output']}.meta.json")
 
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
-
-
-def _say(line: str) -> None:
-    """One line on stderr, never wrapped."""
-    typer.echo(printable(line), err=True)
 
 
 def _show_plan(request: "ScoreRequest", *, as_json: bool) -> None:
@@ -243,71 +234,10 @@ def _show_plan(request: "ScoreRequest", *, as_json: bool) -> None:
             str(facts["weight"]),
         )
         table.add_row(Text(name), *map(Text, cells))
-    _console().print(table)
+    stderr_console().print(table)
     datasets = ", ".join(f"{name} {n}" for name, n in plan["datasets"].items())
-    _say(f"{plan['rows']} rows ({datasets}) in {', '.join(i['path'] for i in plan['inputs'])}")
+    say(f"{plan['rows']} rows ({datasets}) in {', '.join(i['path'] for i in plan['inputs'])}")
     if plan["failing_rows"]:
-        _say(f"rows that would fail before any call: {plan['failing_rows']}")
+        say(f"rows that would fail before any call: {plan['failing_rows']}")
         for example in plan["examples"]:
-            _say(f"  {example}")
-
-
-class _Silent:
-    """No progress."""
-
-    def update(self, done: float, failed: int, total: int | None) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Nothing was shown."""
-
-
-class _Bar(_Silent):
-    """A bar on a terminal."""
-
-    def __init__(self) -> None:
-        from tqdm import tqdm
-
-        self._bar: tqdm[Any] = tqdm(unit=" rows", file=sys.stderr, dynamic_ncols=True, leave=False)
-
-    def update(self, done: float, failed: int, total: int | None) -> None:
-        """Move the bar."""
-        self._bar.total = total
-        if failed:
-            self._bar.set_postfix(failed=failed, refresh=False)
-        self._bar.update(int(done) - self._bar.n)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._bar.close()
-
-
-class _Lines(_Silent):
-    """A plain line now and then, for logs."""
-
-    def __init__(self) -> None:
-        self._started = self._shown = time.monotonic()
-        self._first: float | None = None
-
-    def update(self, done: float, failed: int, total: int | None) -> None:
-        """Print a line every PLAIN_EVERY_S seconds."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first, self._started = done, now
-        if now - self._shown < PLAIN_EVERY_S:
-            return
-        self._shown = now
-        pace = (done - self._first) / max(now - self._started, 1e-9)
-        line = f"scored {int(done)}"
-        if total:
-            line += f"/{total} ({done / total:.0%})"
-        line += f" rows, {pace:.1f} rows/s, {failed} failed"
-        if total and pace > 0:
-            line += f", {(total - done) / pace:.0f} s left"
-        _say(line)
-
-
-def _progress(kind: ProgressKind) -> _Silent:
-    if kind == "auto":
-        kind = "bar" if sys.stderr.isatty() else "plain"
-    return {"bar": _Bar, "plain": _Lines, "none": _Silent}[kind]()
+            say(f"  {example}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rewardctl.cli_terminal import say
 from rewardctl.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def train(
         raise UsageError("--resume goes on, --overwrite starts anew: give one")
     checked, warnings = checked_config(config, overrides or (), sections=TRAIN_SECTIONS)
     for warning in warnings:
-        _say(str(warning))
+        say(str(warning))
     request = TrainRequest(checked, output_dir, resume, overwrite, strict)
     shown = _Bar() if sys.stderr.isatty() else _Lines()
     try:
@@ -56,7 +57,7 @@ def train(
     finally:
         shown.close()
     for warning in meta["warnings"]:
-        _say(f"rewardctl: warning: {warning}")
+        say(f"rewardctl: warning: {warning}")
     if as_json:
         typer.echo(json.dumps(meta))
     _show_end(meta)
@@ -87,25 +88,21 @@ def validate_data(
 
 def _show_audit(report: "AuditReport") -> None:
     if not report.errors:  # with errors, the text is in the error that follows
-        _say(report.text())
+        say(report.text())
 
 
 def _show_end(meta: dict[str, Any]) -> None:
     history = meta["history"]
     if not meta["new_steps"]:
-        _say(f"nothing left to do: the run ended at step {meta['steps']}")
+        say(f"nothing left to do: the run ended at step {meta['steps']}")
     figures = [f"{meta['steps']} steps"]
     for name in ("train_loss", "val_loss", "val_accuracy"):
         if history[name]:
             figures.append(f"{name} {history[name][-1]:.4f}")
     if meta["stopped_early"]:
         figures.append("stopped early")
-    _say(f"{', '.join(figures)}; {meta['seconds']:.1f} s")
-    _say(f"model: {meta['output_dir']}")
-
-
-def _say(text: str) -> None:
-    typer.echo(printable(text), err=True)
+    say(f"{', '.join(figures)}; {meta['seconds']:.1f} s")
+    say(f"model: {meta['output_dir']}")
 
 
 class _Lines:
@@ -113,7 +110,7 @@ class _Lines:
 
     def update(self, line: dict[str, Any]) -> None:
         """Show one line."""
-        _say(_figures(line))
+        say(_figures(line))
 
     def close(self) -> None:
         """Nothing is open."""

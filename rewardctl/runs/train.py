@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,12 @@ def _run(
         write_json(folder.meta, content, indent=1)
         return content
 
+    track = open_tracker(section, folder.path)
+
+    def log(line: dict[str, Any]) -> None:
+        track(line)
+        on_log(line)
+
     def last_words(exit_code: int) -> None:
         write_meta("interrupted", exit_code)
 
@@ -146,7 +153,7 @@ def _run(
             ),
             encoder=data.encoder,
             facts=facts,
-            on_log=on_log,
+            on_log=log,
             stop_requested=lambda: stop.signum is not None,
         )
         write_meta("running", None)
@@ -167,6 +174,30 @@ def _run(
         history=trainer.progress.history,
         output_dir=str(folder.path),
     )
+
+
+def open_tracker(section: TrainConfig, folder: Path) -> Callable[[dict[str, Any]], None]:
+    """Where metrics go besides metrics.jsonl, as `report_to` says.
+
+    Raises:
+        ConfigError: its package is not installed.
+    """
+    if section.report_to == "none":
+        return lambda line: None
+    if find_spec("tensorboard") is None:
+        raise ConfigError(
+            "report_to: tensorboard needs a package; pip install 'rewardctl[tensorboard]'"
+        )
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True, log_with="tensorboard", project_dir=folder)
+    accelerator.init_trackers("tensorboard")
+
+    def track(line: dict[str, Any]) -> None:
+        values = {k: v for k, v in line.items() if k != "step" and v is not None}
+        accelerator.log(values, step=line["step"])
+
+    return track
 
 
 def settings_of(section: TrainConfig) -> TrainSettings:

@@ -12,7 +12,7 @@ from rewardctl.training.checkpoint import restore_folder
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _OWN = re.compile(
-    r"\.?(checkpoint-\d+|best|final)(\.old|\.writing)?|metrics\.jsonl|train\.meta\.json"
+    r"\.?(checkpoint-\d+|best|final)(\.old|\.writing)?|metrics\.jsonl|train\.meta\.json|tensorboard"
 )
 
 
