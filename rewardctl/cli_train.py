@@ -53,7 +53,7 @@ def train(
     request = TrainRequest(checked, output_dir, resume, overwrite, strict)
     shown = _Bar() if sys.stderr.isatty() else _Lines()
     try:
-        meta = run_train(request, on_audit=_show_audit, on_log=shown.update)
+        meta = run_train(request, on_audit=_show_audit, on_log=shown.update, on_note=say)
     finally:
         shown.close()
     for warning in meta["warnings"]:

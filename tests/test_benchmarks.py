@@ -15,6 +15,8 @@ TINY = {
     "image_sharing.py": ["--images", "3", "--side", "16", "--rounds", "1"],
     "score_memory.py": ["--rows", "600"],
     "score_overhead.py": ["--rows", "600", "--rounds", "1"],
+    "score_speed.py": ["--nano", "4", "--small", "2", "--rounds", "1"],
+    "train_speed.py": ["--nano", "2", "--small", "1", "--steps", "1", "--rounds", "1"],
 }
 FIGURES = {
     "async_lanes.py": ["workers_1_share_of_ideal", "workers_8_share_of_ideal"],
@@ -22,6 +24,8 @@ FIGURES = {
     "image_sharing.py": ["streams_1_share_of_decode_limit", "streams_4_decodes_per_image"],
     "score_memory.py": ["pointwise_growth", "groupwise_more_per_row"],
     "score_overhead.py": ["score_rows_per_cpu_second", "score_over_bare_loop"],
+    "score_speed.py": ["nano_fp32_over_plain", "small_bf16_over_plain"],
+    "train_speed.py": ["nano_fp32_over_plain", "small_computed_over_real"],
 }
 
 

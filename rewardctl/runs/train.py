@@ -22,6 +22,7 @@ from rewardctl.runs.meta import versions
 from rewardctl.runs.output import OutputPaths, only_writer, write_json
 from rewardctl.runs.validate_data import PreparedData, prepare_data
 from rewardctl.training.checkpoint import Checkpoint, InputFacts, load_checkpoint, sha256
+from rewardctl.training.generator import load_generator
 from rewardctl.training.losses import LossConfig
 from rewardctl.training.reward_model import RewardModel, create_reward_model
 from rewardctl.training.run_folder import RunFolder
@@ -62,8 +63,14 @@ def train(
     *,
     on_audit: Callable[[AuditReport], None] = lambda report: None,
     on_log: Callable[[dict[str, Any]], None] = lambda line: None,
+    on_note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Train a reward model from preferences.
+
+    Args:
+        on_audit: called with the audit of the data, before training.
+        on_log: called with each line of metrics.jsonl.
+        on_note: called with what else a reader of the log should know.
 
     Returns:
         What train.meta.json holds.
@@ -96,15 +103,16 @@ def train(
     folder = RunFolder(Path(output_dir))
     folder.open(resume=request.resume, overwrite=request.overwrite)
     with only_writer(OutputPaths(folder.meta)):
-        return _run(request, section, model_config, data, start, folder, on_log)
+        model = build_model(model_config, data.encoder, start, seed=section.seed, on_note=on_note)
+        return _run(request, section, model, model_config, data, folder, on_log)
 
 
 def _run(
     request: TrainRequest,
     section: TrainConfig,
+    model: RewardModel,
     model_config: ModelConfig,
     data: PreparedData,
-    start: Checkpoint | None,
     folder: RunFolder,
     on_log: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
@@ -136,7 +144,7 @@ def _run(
 
     with stop_on_signals(last_words, grace_s=GRACE_S) as stop:
         trainer = RewardModelTrainer(
-            build_model(model_config, data.encoder, start, seed=section.seed),
+            model,
             data.train,
             data.validation,
             lr=section.lr,
@@ -238,15 +246,27 @@ def data_facts(section: TrainConfig, data: PreparedData) -> dict[str, Any]:
 
 
 def build_model(
-    config: ModelConfig, encoder: TextEncoder | None, start: Checkpoint | None, *, seed: int
+    config: ModelConfig,
+    encoder: TextEncoder | None,
+    start: Checkpoint | None,
+    *,
+    seed: int,
+    on_note: Callable[[str], None],
 ) -> RewardModel:
-    """The network of a run: fresh from `seed`, or that of the checkpoint it starts from."""
+    """The network of a run: fresh from `seed`, or with the weights that it starts from."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if start is None:
-            return _fresh_model(config, encoder)
+            model = _fresh_model(config, encoder)
+            if config.init_from is not None:
+                rope = config.init_from_rope or "interleaved"
+                taken = load_generator(model, Path(config.init_from), rope=rope)
+                on_note("\n".join(taken.summary()))
+            return model
         if config.init_head != "fresh":
+            on_note(f"init_from {config.init_from}: all weights, the head too")
             return start.model
+        on_note(f"init_from {config.init_from}: all weights but the head, which starts anew")
         fresh = RewardModel(**start.model.network_config())
         kept = {n: t for n, t in start.model.state_dict().items() if not n.startswith("head.")}
         fresh.load_state_dict(kept, strict=False)
@@ -272,8 +292,8 @@ def _fresh_model(config: ModelConfig, encoder: TextEncoder | None) -> RewardMode
 
 
 def load_start(config: ModelConfig) -> Checkpoint | None:
-    """The checkpoint that `init_from` names, loaded strictly; None without one."""
-    if config.init_from is None:
+    """The checkpoint that `init_from` names, loaded strictly; None if it names none."""
+    if config.init_from is None or config.init_from.endswith(".safetensors"):
         return None
     return load_checkpoint(Path(config.init_from))
 

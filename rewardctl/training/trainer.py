@@ -26,6 +26,7 @@ from rewardctl.training.losses import (
     LossConfig,
     RowLosses,
     check_rows,
+    has_pair,
     row_losses,
     step_loss,
     step_weight,
@@ -98,10 +99,11 @@ class RewardModelTrainer:
         self.model.body_dtype = BODY_DTYPES[self.settings.mixed_precision]
         self.rows = _as_rows(dataset, encoder)
         self.val_rows = None if val_dataset is None else _as_rows(val_dataset, encoder)
-        if not self.rows:
-            raise DataError("no preference rows to train on")
         for rows in (self.rows, self.val_rows or ()):
             check_rows(rows, self.settings.loss)
+        self.rows = [row for row in self.rows if has_pair(row, self.settings.loss)]
+        if not self.rows:
+            raise DataError("no preference rows to train on")
         kind = "tokens" if model.network_config()["vocab_size"] is not None else "latents"
         self.inputs = inputs or InputFacts("text" if encoder else kind)
         self.encoder = encoder
