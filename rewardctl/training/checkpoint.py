@@ -250,14 +250,20 @@ def load_checkpoint(path: Path, *, probe: bool = True) -> Checkpoint:
             f"{folder}/config.json: format_version is {config.get('format_version')!r}, this "
             f"version reads {FORMAT_VERSION}; use the version of rewardctl that wrote it"
         )
-    model = RewardModel(**config["network"])
+    try:
+        model = RewardModel(**config["network"])
+        inputs = InputFacts(**config["input"])
+        scores = ScoreFacts(**config["score"]) if config["score"] else None
+        loss = config["loss"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{folder / 'config.json'}: no model can be built from it: "
+            f"{type(error).__name__}: {error}; copy the checkpoint again"
+        ) from error
     load_weights(model, folder / "model.safetensors")
     model.eval()
-    encoder = None
-    if config["input"]["kind"] == "text":
-        encoder = TextEncoder.load(folder / "tokenizer.json")
-    scores = ScoreFacts(**config["score"]) if config["score"] else None
-    checkpoint = Checkpoint(model, InputFacts(**config["input"]), encoder, config["loss"], scores)
+    encoder = TextEncoder.load(folder / "tokenizer.json") if inputs.kind == "text" else None
+    checkpoint = Checkpoint(model, inputs, encoder, loss, scores)
     if probe:
         _prove(folder, checkpoint)
     return checkpoint

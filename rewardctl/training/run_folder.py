@@ -11,9 +11,8 @@ from rewardctl.errors import UsageError
 from rewardctl.training.checkpoint import restore_folder
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-_OWN = re.compile(
-    r"\.?(checkpoint-\d+|best|final)(\.old|\.writing)?|metrics\.jsonl|train\.meta\.json|tensorboard"
-)
+_RUN = re.compile(r"\.?(checkpoint-\d+|best|final)(\.old|\.writing)?|metrics\.jsonl")
+_BESIDE = re.compile(r"train\.meta\.json|tensorboard")
 
 
 class RunFolder:
@@ -48,14 +47,15 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise io_failure(self.path, error) from error
-        own = [path for path in self.path.iterdir() if _OWN.fullmatch(path.name)]
-        if own and not (resume or overwrite):
+        there = list(self.path.iterdir())
+        run = [path for path in there if _RUN.fullmatch(path.name)]
+        if run and not (resume or overwrite):
             raise UsageError(
                 f"{self.path}: holds a training run; go on with --resume, replace it with "
                 "--overwrite, or choose another output_dir"
             )
         if overwrite:
-            for path in own:
+            for path in [*run, *(path for path in there if _BESIDE.fullmatch(path.name))]:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for path in (self.best, self.final):
             restore_folder(path)

@@ -102,6 +102,8 @@ class RewardModelTrainer:
         for rows in (self.rows, self.val_rows or ()):
             check_rows(rows, self.settings.loss)
         self.rows = [row for row in self.rows if has_pair(row, self.settings.loss)]
+        if self.val_rows is not None:
+            self.val_rows = [row for row in self.val_rows if has_pair(row, self.settings.loss)]
         if not self.rows:
             raise DataError("no preference rows to train on")
         kind = "tokens" if model.network_config()["vocab_size"] is not None else "latents"
@@ -173,7 +175,10 @@ class RewardModelTrainer:
     def _begin(self, *, resume: bool) -> None:
         if self.total_steps < 1:
             raise UsageError("zero optimizer steps: give epochs or max_steps of at least 1")
-        newest = self.folder.checkpoints()[-1:] if self.folder and resume else []
+        newest = []
+        if self.folder is not None:
+            self.folder.open(resume=resume, overwrite=False)
+            newest = self.folder.checkpoints()[-1:] if resume else []
         if newest:
             self._restore(newest[0][1])
             return
@@ -275,6 +280,12 @@ class RewardModelTrainer:
         limit = math.inf if settings.grad_clip is None else settings.grad_clip
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         self.grad_norm = float(norm)
+        if not math.isfinite(self.grad_norm):
+            places = ", ".join(row.place for row in rows[:8])
+            raise RunError(
+                f"step {progress.step + 1}: the gradient is not finite; lower lr, or look at the "
+                f"rows of this step ({places}{', …' if len(rows) > 8 else ''})"
+            )
         self.lr = learning_rate(
             progress.step,
             lr=settings.lr,
@@ -383,6 +394,11 @@ class RewardModelTrainer:
 
     def _validate_and_keep_best(self) -> None:
         figures, progress = self.validate(), self.progress
+        if not math.isfinite(figures["loss"]):
+            raise RunError(
+                f"step {progress.step}: the validation loss is not finite; lower lr, and go "
+                "on from the last checkpoint or start anew with --overwrite"
+            )
         progress.history["val_loss"].append(figures["loss"])
         if not math.isnan(figures["accuracy"]):
             progress.history["val_accuracy"].append(figures["accuracy"])
@@ -455,6 +471,11 @@ class RewardModelTrainer:
         self.model.eval()
         scores = score_items(self.model, [item for item, _ in pairs], times).double()
         self.model.train(was_training)
+        if not bool(torch.isfinite(scores).all()):
+            raise RunError(
+                f"step {self.progress.step}: scores are not finite, so no checkpoint is written; "
+                "lower lr, and go on from the last one"
+            )
         return ScoreFacts(float(scores.mean()), float(scores.std(correction=0)), len(pairs), source)
 
 
