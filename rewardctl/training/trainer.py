@@ -179,6 +179,8 @@ class RewardModelTrainer:
         if self.folder is not None:
             self.folder.open(resume=resume, overwrite=False)
             newest = self.folder.checkpoints()[-1:] if resume else []
+            if not newest:  # a run that was stopped before its first checkpoint starts anew
+                self.folder.drop_metrics_after(0)
         if newest:
             self._restore(newest[0][1])
             return
@@ -206,7 +208,7 @@ class RewardModelTrainer:
         self.progress = trainer_state.read_state(
             checkpoint, model=self.model, optimizer=self.optimizer, ema=self.average.weights
         )
-        if self.settings.early_stopping != before.get("early_stopping"):
+        if now["early_stopping"] != before["early_stopping"]:
             self.progress.stopped_early = False
         self.folder.drop_metrics_after(self.progress.step)
 
@@ -230,7 +232,7 @@ class RewardModelTrainer:
                 self._save()
                 return
         self.new_steps = self.progress.step - begun_at
-        if self.folder is not None and (self.new_steps or not self.folder.final.exists()):
+        if self.folder is not None:  # anew with nothing to do too: a kill may have come before it
             self._save_model(self.folder.final)
 
     def _report(self, *, is_last: bool) -> None:
