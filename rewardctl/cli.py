@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from rewardctl import __version__
 from rewardctl.cli_eval import evaluate
 from rewardctl.cli_score import score
+from rewardctl.cli_terminal import DebugOption, JsonOption, SetOption
 from rewardctl.cli_train import train, validate_data
 from rewardctl.errors import RewardctlError, printable
 
@@ -70,17 +71,6 @@ app.command()(train)
 app.command("validate-data")(validate_data)
 app.command("eval")(evaluate)
 app.add_typer(listing, name="ls")
-
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PLACE=VALUE",
-        help="Replace one value, as rewards.0.weight=0.5 or rewards.NAME.weight=0.5. Repeatable.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 class OutputFormat(StrEnum):

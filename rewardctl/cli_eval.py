@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rewardctl.cli_terminal import ProgressKind, row_progress, say, stderr_console
+from rewardctl.cli_terminal import (
+    DebugOption,
+    ProgressKind,
+    SetOption,
+    row_progress,
+    say,
+    stderr_console,
+)
 from rewardctl.errors import UsageError, quote
 
 if TYPE_CHECKING:
@@ -82,10 +89,7 @@ def evaluate(
             help="Streams to compare; or FILE#STREAM, scores of another run.",
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a config key. Repeatable."),
-    ] = None,
+    overrides: SetOption = None,
     allow_media: Annotated[
         list[Path] | None,
         typer.Option("--allow-media", metavar="DIR", help="More folders media may lie in."),
@@ -96,7 +100,7 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
     progress: Annotated[ProgressKind, typer.Option(help="How progress is shown.")] = "auto",
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: DebugOption = False,
 ) -> None:
     """Measure how good reward streams are on preference rows.
 

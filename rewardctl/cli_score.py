@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rewardctl.cli_terminal import ProgressKind, row_progress, say, stderr_console
+from rewardctl.cli_terminal import (
+    DebugOption,
+    ProgressKind,
+    SetOption,
+    row_progress,
+    say,
+    stderr_console,
+)
 from rewardctl.errors import UsageError, quote
 
 if TYPE_CHECKING:
@@ -60,10 +67,7 @@ def score(
     eval_rewards: Annotated[
         bool, typer.Option("--eval-rewards", help="Use the eval_rewards: list.")
     ] = False,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a config key. Repeatable."),
-    ] = None,
+    overrides: SetOption = None,
     media_root: Annotated[
         Path | None,
         typer.Option("--media-root", help="Folder of media paths; default: the JSONL's folder."),
@@ -85,7 +89,7 @@ def score(
         typer.Option("--report", metavar="FILE.html", help="A page of distributions, failures."),
     ] = None,
     progress: Annotated[ProgressKind, typer.Option(help="How progress is shown.")] = "auto",
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: DebugOption = False,
 ) -> None:
     """Score a JSONL dataset with several reward streams.
 

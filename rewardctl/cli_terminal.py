@@ -1,8 +1,8 @@
-"""What commands share on the terminal: lines on stderr, tables, and progress over rows."""
+"""What commands share: options, lines on stderr, tables, and progress over rows."""
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 
 ProgressKind = Literal["auto", "bar", "plain", "none"]
 PLAIN_EVERY_S = 30.0
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PLACE=VALUE",
+        help="Replace one value, as rewards.0.weight=0.5 or rewards.NAME.weight=0.5. Repeatable.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def say(line: str) -> None:

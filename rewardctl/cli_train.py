@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rewardctl.cli_terminal import say
+from rewardctl.cli_terminal import DebugOption, SetOption, say
 from rewardctl.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -30,12 +30,9 @@ def train(
     strict: Annotated[
         bool, typer.Option("--strict", help="Warnings about the data stop the run.")
     ] = False,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PLACE=VALUE", help="Override a config key. Repeatable."),
-    ] = None,
+    overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Summary as JSON on stdout.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: DebugOption = False,
 ) -> None:
     """Train a reward model from preference data.
 
@@ -68,12 +65,9 @@ def validate_data(
         str, typer.Argument(metavar="CONFIG|FILE", help="YAML with train:, or preference rows.")
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PLACE=VALUE", help="Override a config key. Repeatable."),
-    ] = None,
+    overrides: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: DebugOption = False,
 ) -> int:
     """Audit preference data before training: unreadable rows, ties, contradictions, length bias.
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rewardctl.errors import DataError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -19,6 +21,19 @@ class EncodedRow:
     preference: float = 1.0  # probability that the first side is better; 0.5 is a tie
     weight: float = 1.0  # of the row in its step
     timestep: float | None = None  # in [0, 1]
+
+    @property
+    def known_timestep(self) -> float:
+        """The timestep, for a model that needs one.
+
+        Raises:
+            DataError: the row has none.
+        """
+        if self.timestep is None:
+            raise DataError(
+                f"{self.place}: the model is timestep-aware, but the row has no timestep"
+            )
+        return self.timestep
 
     @property
     def tokens(self) -> int:

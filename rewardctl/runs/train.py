@@ -20,10 +20,9 @@ from rewardctl.runs.fingerprint import machine_facts
 from rewardctl.runs.interrupt import stop_on_signals
 from rewardctl.runs.meta import versions
 from rewardctl.runs.output import OutputPaths, only_writer, write_json
-from rewardctl.runs.validate_data import PreparedData, prepare_data
+from rewardctl.runs.validate_data import PreparedData, loss_config, prepare_data
 from rewardctl.training.checkpoint import Checkpoint, InputFacts, load_checkpoint, sha256
 from rewardctl.training.generator import load_generator
-from rewardctl.training.losses import LossConfig
 from rewardctl.training.reward_model import RewardModel, create_reward_model
 from rewardctl.training.run_folder import RunFolder
 from rewardctl.training.settings import EarlyStop, TrainSettings
@@ -213,14 +212,7 @@ def settings_of(section: TrainConfig) -> TrainSettings:
     early = section.early_stopping
     return TrainSettings(
         schedule=section.schedule,
-        loss=LossConfig(
-            loss=section.loss,
-            margin_mode=section.margin_mode,
-            label_smoothing=section.label_smoothing,
-            center_coefficient=section.center_coefficient,
-            tie_strength=section.tie_strength if section.loss == "rao_kupper" else None,
-            kwise_pairs=section.kwise_pairs,
-        ),
+        loss=loss_config(section),
         mixed_precision=section.mixed_precision,
         micro_batch_tokens=section.micro_batch_tokens,
         ema_decay=section.ema_decay,

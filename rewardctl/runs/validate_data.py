@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rewardctl.config.training_schema import DataFile, ModelConfig, TrainConfig, ValidationSplit
 from rewardctl.data.audit import AuditedRows, AuditReport, audit
@@ -15,6 +15,9 @@ from rewardctl.data.split import held_out
 from rewardctl.data.tokenizer import TextEncoder
 from rewardctl.errors import ConfigError, DataError, UsageError, quote
 from rewardctl.runs.validate import checked_config
+
+if TYPE_CHECKING:
+    from rewardctl.training.losses import LossConfig
 
 _CONFIG_SUFFIXES = {".yaml", ".yml"}
 _ANY_LENGTH = 2**62
@@ -187,10 +190,11 @@ def _encode(
     return AuditedRows(name, read.source, read.rows, read.bad, encoded, problems)
 
 
-def _loss_problems(rows: Sequence[EncodedRow], train: TrainConfig) -> list[Problem]:
-    from rewardctl.training.losses import LossConfig, row_problems
+def loss_config(train: TrainConfig) -> "LossConfig":
+    """The loss that the config's section describes."""
+    from rewardctl.training.losses import LossConfig
 
-    config = LossConfig(
+    return LossConfig(
         loss=train.loss,
         margin_mode=train.margin_mode,
         label_smoothing=train.label_smoothing,
@@ -198,6 +202,12 @@ def _loss_problems(rows: Sequence[EncodedRow], train: TrainConfig) -> list[Probl
         tie_strength=train.tie_strength if train.loss == "rao_kupper" else None,
         kwise_pairs=train.kwise_pairs,
     )
+
+
+def _loss_problems(rows: Sequence[EncodedRow], train: TrainConfig) -> list[Problem]:
+    from rewardctl.training.losses import row_problems
+
+    config = loss_config(train)
     return [
         Problem("error", "loss", row.place, text.removeprefix(f"{row.place}: "))
         for row in rows

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rewardctl import __version__
+from rewardctl.data.encoded import EncodedRow
 from rewardctl.data.tokenizer import TextEncoder
 from rewardctl.errors import DataError, RunError
 from rewardctl.training.packing import score_items
@@ -27,6 +28,7 @@ from rewardctl.training.reward_model import RewardModel
 
 FORMAT_VERSION = 1
 TIMESTEP_SCALE = 1000  # of the sinusoids; timesteps themselves are in [0, 1]
+SCORED_ITEMS = 1024  # whose mean and deviation a checkpoint stores
 PROBES = 8
 PROBE_TOLERANCE = 1e-3
 PROBE_TEXTS = (
@@ -167,6 +169,24 @@ def _evaluation_scores(
     finally:
         model.train(was_training)
         model.body_dtype = dtype
+
+
+def score_facts(model: RewardModel, rows: Sequence[EncodedRow], source: str) -> ScoreFacts:
+    """Mean and deviation of the scores of the first items of some rows.
+
+    Raises:
+        RunError: a score is not finite.
+    """
+    pairs = [(item, row) for row in rows for item in row.items][:SCORED_ITEMS]
+    times = [row.known_timestep for _, row in pairs] if model.timestep_aware else None
+    scores = torch.tensor(_evaluation_scores(model, [item for item, _ in pairs], times)).double()
+    if not bool(torch.isfinite(scores).all()):
+        raise RunError(
+            "scores are not finite, so no checkpoint is written; lower lr, and go on from the last "
+            "one"
+        )
+    mean, deviation = float(scores.mean()), float(scores.std(correction=0))
+    return ScoreFacts(mean, deviation, len(pairs), source)
 
 
 def _write_manifest(folder: Path, data: Mapping[str, Any]) -> None:

@@ -17,9 +17,9 @@ from rewardctl.training import trainer_state
 from rewardctl.training.checkpoint import (
     Checkpoint,
     InputFacts,
-    ScoreFacts,
     load_weights,
     save_checkpoint,
+    score_facts,
     verify_files,
 )
 from rewardctl.training.losses import (
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from rewardctl.data.preference_dataset import PreferenceDataset
     from rewardctl.data.tokenizer import TextEncoder
 
-SCORED_ITEMS = 1024  # whose mean and deviation a checkpoint stores
 DEAD_AFTER_STEPS = 50
 DEAD_STEPS = 20
 DEAD_SPREAD = 1e-6
@@ -276,7 +275,7 @@ class RewardModelTrainer:
             loss = step_loss(losses, total_weight)
             self._hold_finite(losses, rows[part])
             torch.autograd.backward(loss)
-            _add(progress.sums, losses)
+            progress.sums.add(losses)
             loss_sum += loss.item()
             spread.append(scores.detach())
         limit = math.inf if settings.grad_clip is None else settings.grad_clip
@@ -315,7 +314,7 @@ class RewardModelTrainer:
     def _timesteps(self, rows: Sequence[EncodedRow], order: Sequence[int]) -> torch.Tensor | None:
         if not self.model.timestep_aware:
             return None
-        each = [_timestep(row) for row in rows for _ in row.items]
+        each = [row.known_timestep for row in rows for _ in row.items]
         return torch.tensor([each[p] for p in order], dtype=torch.float32, device=self.device)
 
     def _hold_finite(self, losses: RowLosses, rows: Sequence[EncodedRow]) -> None:
@@ -385,12 +384,12 @@ class RewardModelTrainer:
             items = [item for row in rows for item in row.items]
             times = None
             if self.model.timestep_aware:
-                times = [_timestep(row) for row in rows for _ in row.items]
+                times = [row.known_timestep for row in rows for _ in row.items]
             losses = row_losses(score_items(self.model, items, times), rows, self.settings.loss)
         finally:
             self.model.train(was_training)
         sums = Sums()
-        _add(sums, losses)
+        sums.add(losses)
         accuracy = sums.correct / sums.judged if sums.judged else math.nan
         return {"loss": sums.loss / sums.weight, "accuracy": accuracy}
 
@@ -435,6 +434,10 @@ class RewardModelTrainer:
         self._save_model(self.folder.checkpoint(self.progress.step), with_state=True)
         self.folder.keep_last(self.settings.keep_last)
 
+    def _scored_rows(self) -> tuple[Sequence[EncodedRow], str]:
+        """The rows whose scores a checkpoint describes, and what they are."""
+        return (self.val_rows, "validation") if self.val_rows else (self.rows, "training")
+
     def _save_model(self, path: Path, *, with_state: bool = False) -> None:
         raw = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
@@ -457,34 +460,12 @@ class RewardModelTrainer:
                     self.inputs,
                     self.encoder,
                     loss=asdict(self.settings.loss),
-                    scores=self._score_facts(),
+                    scores=score_facts(self.model, *self._scored_rows()),
                 ),
                 data=self.facts,
                 metrics={"optimizer steps": self.progress.step},
                 write_more=write_state if with_state else None,
             )
-
-    def _score_facts(self) -> ScoreFacts:
-        """Mean and deviation of the scores of the first rows of validation, else of training."""
-        rows, source = (self.val_rows, "validation") if self.val_rows else (self.rows, "training")
-        pairs = [(item, row) for row in rows for item in row.items][:SCORED_ITEMS]
-        times = [_timestep(row) for _, row in pairs] if self.model.timestep_aware else None
-        was_training = self.model.training
-        self.model.eval()
-        scores = score_items(self.model, [item for item, _ in pairs], times).double()
-        self.model.train(was_training)
-        if not bool(torch.isfinite(scores).all()):
-            raise RunError(
-                f"step {self.progress.step}: scores are not finite, so no checkpoint is written; "
-                "lower lr, and go on from the last one"
-            )
-        return ScoreFacts(float(scores.mean()), float(scores.std(correction=0)), len(pairs), source)
-
-
-def _timestep(row: EncodedRow) -> float:
-    if row.timestep is None:
-        raise DataError(f"{row.place}: the model is timestep-aware, but the row has no timestep")
-    return row.timestep
 
 
 def _device(device: str) -> str:
@@ -500,15 +481,3 @@ def _as_rows(
         rows: list[EncodedRow] = dataset.to_rows(encoder=encoder)
         return rows
     return list(dataset)
-
-
-def _add(sums: Sums, losses: RowLosses) -> None:
-    loss, weight = losses.loss.detach().double().cpu(), losses.weight.double().cpu()
-    correct = losses.correct.double().cpu()
-    judged = ~torch.isnan(correct)
-    sums.loss += float((weight * loss).sum())
-    sums.weight += float(weight.sum())
-    sums.correct += float(correct[judged].sum())
-    sums.judged += int(judged.sum())
-    sums.gap += float(losses.gap.detach().double().sum())
-    sums.rows += len(loss)

@@ -14,6 +14,7 @@ from torch import nn
 
 from rewardctl.errors import DataError
 from rewardctl.training.checkpoint import read_json
+from rewardctl.training.losses import RowLosses
 
 FOLDER = "trainer_state"
 
@@ -28,6 +29,18 @@ class Sums:
     judged: int = 0  # rows that accuracy counts
     gap: float = 0.0
     rows: int = 0
+
+    def add(self, losses: RowLosses) -> None:
+        """Take in some rows."""
+        loss, weight = losses.loss.detach().double().cpu(), losses.weight.double().cpu()
+        correct = losses.correct.double().cpu()
+        judged = ~torch.isnan(correct)
+        self.loss += float((weight * loss).sum())
+        self.weight += float(weight.sum())
+        self.correct += float(correct[judged].sum())
+        self.judged += int(judged.sum())
+        self.gap += float(losses.gap.double().sum())
+        self.rows += len(loss)
 
 
 @dataclass
