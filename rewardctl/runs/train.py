@@ -20,10 +20,11 @@ from rewardctl.runs.fingerprint import machine_facts
 from rewardctl.runs.interrupt import stop_on_signals
 from rewardctl.runs.meta import versions
 from rewardctl.runs.output import OutputPaths, only_writer, write_json
+from rewardctl.runs.validate import expand
 from rewardctl.runs.validate_data import PreparedData, loss_config, prepare_data
 from rewardctl.training.checkpoint import Checkpoint, InputFacts, load_checkpoint, sha256
 from rewardctl.training.generator import load_generator
-from rewardctl.training.reward_model import RewardModel, create_reward_model
+from rewardctl.training.reward_model import PRESETS, RewardModel, create_reward_model
 from rewardctl.training.run_folder import RunFolder
 from rewardctl.training.settings import EarlyStop, TrainSettings
 from rewardctl.training.trainer import RewardModelTrainer
@@ -100,10 +101,11 @@ def train(
     if data.report.failed(strict=request.strict):
         raise DataError(data.report.text())
     folder = RunFolder(Path(output_dir))
-    folder.open(resume=request.resume, overwrite=request.overwrite)
+    folder.make()
     with only_writer(OutputPaths(folder.meta)):
+        folder.open(resume=request.resume, overwrite=request.overwrite)
         model = build_model(model_config, data.encoder, start, seed=section.seed, on_note=on_note)
-        return _run(request, section, model, model_config, data, folder, on_log)
+        return _run(request, section, model, model_config, data, folder, on_log, on_note)
 
 
 def _run(
@@ -114,6 +116,7 @@ def _run(
     data: PreparedData,
     folder: RunFolder,
     on_log: Callable[[dict[str, Any]], None],
+    on_note: Callable[[str], None],
 ) -> dict[str, Any]:
     began = time.monotonic()
     settings = settings_of(section)
@@ -163,11 +166,21 @@ def _run(
             on_log=log,
             stop_requested=lambda: stop.signum is not None,
         )
-        write_meta("running", None)
+        has_begun = False
+
+        def on_begin() -> None:
+            nonlocal has_begun
+            has_begun = True
+            write_meta("running", None)
+            for note in trainer.notes:
+                on_note(note)
+
         try:
-            trainer.train(resume=request.resume)
+            trainer.train(resume=request.resume, on_begin=on_begin)
             stop.check()
         except RewardctlError as error:
+            if not has_begun:  # the record of the run that stands there is left as it is
+                raise
             status = "interrupted" if stop.signum is not None else "failed"
             write_meta(status, error.exit_code, error=str(error), steps=trainer.progress.step)
             raise
@@ -232,7 +245,8 @@ def data_facts(section: TrainConfig, data: PreparedData) -> dict[str, Any]:
     files: list[DataFile] = list(section.data)
     if section.validation is not None and not isinstance(section.validation, ValidationSplit):
         files += section.validation
-    hashes = {f.path.name: sha256(f.path) for f in files if f.path.is_file()}
+    paths = [Path(name) for f in files for name in expand(str(f.path))]
+    hashes = {path.name: sha256(path) for path in paths if path.is_file()}
     validation = len(data.validation) if data.validation is not None else 0
     return {"rows": len(data.train), "validation_rows": validation, "sha256": hashes}
 
@@ -297,6 +311,13 @@ def _completed(config: ModelConfig, start: Checkpoint) -> ModelConfig:
         ConfigError: a key that was given says something else.
     """
     network = start.model.network_config()
+    if config.size is not None:
+        width = PRESETS[config.size]
+        if any(network[key] != value for key, value in width.items()):
+            raise ConfigError(
+                f"model.size is {config.size!r}, but the checkpoint {config.init_from} has other "
+                f"sizes ({', '.join(f'{k} {network[k]}' for k in width)}); drop the key"
+            )
     stored = {key: network[key] for key in NETWORK_KEYS} | {"input": start.inputs.kind}
     given = config.model_dump(include=config.model_fields_set, exclude={"size"})
     for key in stored.keys() & given.keys():

@@ -198,6 +198,11 @@ def _write_manifest(folder: Path, data: Mapping[str, Any]) -> None:
     _write_json(folder / "manifest.json", {"files": files, "data": data})
 
 
+def digest(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def sha256(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:

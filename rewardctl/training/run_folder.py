@@ -36,6 +36,17 @@ class RunFolder:
         found = [(_CHECKPOINT.fullmatch(p.name), p) for p in self.path.iterdir() if p.is_dir()]
         return sorted((int(match[1]), path) for match, path in found if match)
 
+    def make(self) -> None:
+        """Make the folder, if it is not there.
+
+        Raises:
+            RunError: it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise io_failure(self.path, error) from error
+
     def open(self, *, resume: bool, overwrite: bool) -> None:
         """Make the folder, and hold that a run in it is gone on with or replaced on purpose.
 
@@ -43,10 +54,7 @@ class RunFolder:
             UsageError: there is a run and neither is asked for.
             RunError: the folder cannot be made.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise io_failure(self.path, error) from error
+        self.make()
         there = list(self.path.iterdir())
         run = [path for path in there if _RUN.fullmatch(path.name)]
         if run and not (resume or overwrite):

@@ -6,7 +6,16 @@ from rewardctl.training.losses import LossConfig
 
 # What `resume` may change; everything else is part of the run.
 FREE_SETTINGS = frozenset(
-    {"epochs", "max_steps", "log_every", "eval_every", "save_every", "keep_last", "early_stopping"}
+    {
+        "epochs",
+        "max_steps",
+        "total_steps",
+        "log_every",
+        "eval_every",
+        "save_every",
+        "keep_last",
+        "early_stopping",
+    }
 )
 
 

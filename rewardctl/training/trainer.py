@@ -17,6 +17,7 @@ from rewardctl.training import trainer_state
 from rewardctl.training.checkpoint import (
     Checkpoint,
     InputFacts,
+    digest,
     load_weights,
     save_checkpoint,
     score_facts,
@@ -114,6 +115,7 @@ class RewardModelTrainer:
         self.stop_requested = stop_requested
         self.progress = TrainProgress()
         self.warnings: list[str] = []
+        self.notes: list[str] = []  # about what a resumed run goes on with
         self.new_steps = 0  # of the last `train`
         self.optimizer = build_adamw(self.model, lr=lr, weight_decay=weight_decay)
         self.average = WeightAverage(self.model, self.settings.ema_decay)
@@ -127,12 +129,14 @@ class RewardModelTrainer:
         eval_every: int | None = None,
         *,
         resume: bool = False,
+        on_begin: Callable[[], None] = lambda: None,
     ) -> dict[str, list[float]]:
         """Train to the end and return the history.
 
         Args:
             epochs, log_every, eval_every: override the settings (3, 10 and 100).
             resume: go on from the newest checkpoint of `output_dir`.
+            on_begin: called when nothing stands in the way of the first step.
 
         Returns:
             `train_loss` and `train_accuracy`, a value for each log line, `val_loss` and
@@ -154,6 +158,7 @@ class RewardModelTrainer:
             torch.manual_seed(self.settings.seed)
             try:
                 self._begin(resume=resume)
+                on_begin()
                 self._run()
             finally:
                 self.model.train(was_training)
@@ -210,6 +215,12 @@ class RewardModelTrainer:
         if now["early_stopping"] != before["early_stopping"]:
             self.progress.stopped_early = False
         self.folder.drop_metrics_after(self.progress.step)
+        if now["total_steps"] != before["total_steps"]:
+            self.notes.append(
+                f"going on from step {self.progress.step} of a run planned for "
+                f"{before['total_steps']} steps, now for {now['total_steps']}: warmup stays "
+                f"{self.progress.warmup_steps} steps, the schedule runs to the new end"
+            )
 
     def _stored_settings(self) -> dict[str, Any]:
         """What a resumed run is held to."""
@@ -218,6 +229,8 @@ class RewardModelTrainer:
             "inputs": asdict(self.inputs),
             "network": self.model.network_config(),
             "rows": len(self.rows),
+            "tokenizer": None if self.encoder is None else digest(self.encoder.to_json()),
+            "total_steps": self.total_steps,
             "data": self.facts.get("sha256"),
         }
 

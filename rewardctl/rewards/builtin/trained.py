@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
+SURROGATE = "the text holds half of a surrogate pair, which is no character; mend the row"
+
+
 class TrainedOptions(BaseModel):
     """Raw scores, or scores on the scale of the data they were validated on."""
 
@@ -84,12 +87,15 @@ class TrainedReward(PointwiseRewardModel):
         """Items as the model takes them, cut where its training cut them."""
         import numpy as np
 
-        from rewardctl.data.tokenizer import join_prompt
+        from rewardctl.data.tokenizer import is_unicode, join_prompt
 
         if response is not None:
             assert self.checkpoint.encoder is not None
             prompts: Sequence[str | None] = prompt or [None] * len(response)
             texts = [join_prompt(p, r) for p, r in zip(prompts, response, strict=True)]
+            broken = [place for place, text in enumerate(texts) if not is_unicode(text)]
+            if broken:
+                raise RowErrors(dict.fromkeys(broken, RowError("model_error", SURROGATE)))
             items = self.checkpoint.encoder.encode_batch(texts)
         elif tokens is not None:
             items = [np.asarray(ids, dtype=np.int64) for ids in tokens]
@@ -124,8 +130,10 @@ class TrainedReward(PointwiseRewardModel):
                 "it, or train with overlong: keep_head or keep_tail"
             )
         vocab_size, channels = network["vocab_size"], network["in_channels"]
-        if vocab_size is not None and not 0 <= int(item.min()) <= int(item.max()) < vocab_size:
-            return f"token {int(item.max())} is outside the model's {vocab_size} ids"
+        if vocab_size is not None:
+            outside = item[(item < 0) | (item >= vocab_size)]
+            if len(outside):
+                return f"token {outside[0]} is outside the model's {vocab_size} ids"
         if channels is not None and (item.ndim != 2 or item.shape[1] != channels):
             return f"latents have shape {item.shape}, expected (length, {channels})"
         return None
