@@ -17,7 +17,12 @@ from rewardctl.data.jsonl import open_input, read_lines
 from rewardctl.errors import DataError, RunError
 from rewardctl.evaluation import metrics
 from rewardctl.evaluation.page_templates import EVALUATION, SCORES
-from rewardctl.evaluation.plots import histogram_plot, reliability_plot
+from rewardctl.evaluation.plots import (
+    histogram_plot,
+    reliability_plot,
+    scatter_plot,
+    two_histograms_plot,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -94,7 +99,12 @@ def _environment() -> "Environment":
         raise RunError('the HTML report needs jinja2: pip install "rewardctl[report]"') from error
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters.update(
-        number=_number, interval=_interval, reliability=_reliability, histogram=_histogram
+        number=_number,
+        interval=_interval,
+        reliability=_reliability,
+        histogram=_histogram,
+        two_histograms=_two_histograms,
+        scatter=_scatter,
     )
     return environment
 
@@ -109,7 +119,8 @@ def _interval(figure: Mapping[str, Any] | None) -> str:
         return "–"
     text = _number(figure["value"])
     if figure["low"] is not None:
-        text += f" [{_number(figure['low'])}, {_number(figure['high'])}]"
+        # No line break within the brackets.
+        text += f" [{_number(figure['low'])},\u00a0{_number(figure['high'])}]"
     return text + (" (unreliable)" if figure.get("unreliable") else "")
 
 
@@ -123,3 +134,15 @@ def _histogram(histogram: dict[str, list[Any]] | None, label: str) -> "Markup":
     from markupsafe import Markup
 
     return Markup("" if histogram is None else histogram_plot(histogram, label))
+
+
+def _two_histograms(histogram: dict[str, list[Any]] | None) -> "Markup":
+    from markupsafe import Markup
+
+    return Markup("" if histogram is None else two_histograms_plot(histogram))
+
+
+def _scatter(points: dict[str, Any] | None) -> "Markup":
+    from markupsafe import Markup
+
+    return Markup("" if points is None else scatter_plot(points["lengths"], points["scores"]))

@@ -10,7 +10,9 @@ body { font: 15px/1.5 sans-serif; margin: 2rem auto; max-width: 72rem; padding: 
   color: #222; background: #fff; }
 table { border-collapse: collapse; margin: .5rem 0 1.5rem; }
 th, td { padding: .2rem .8rem; border-bottom: 1px solid #ddd; text-align: right; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+th:first-child, td:first-child { text-align: left; white-space: nowrap; }
+.texts td { text-align: left; vertical-align: top; overflow-wrap: anywhere; }
+.texts th { text-align: left; } .texts td:nth-child(2) { white-space: nowrap; }
 .note { color: #666; } .warn { color: #a33; }
 dt { font-weight: bold; } dd { margin: 0 0 .4rem 1rem; }
 @media (prefers-color-scheme: dark) { body { color: #ddd; background: #1b1b1b; }
@@ -23,9 +25,27 @@ _TABLE = """
 <table><tr><th>{{ head }}</th><th>pairs</th><th>accuracy</th><th>strict</th><th>tied</th>
 <th>log-loss</th><th>score gap</th></tr>
 {% for name, e in rows %}
-<tr><td>{{ name }}</td><td>{{ e.n_pairs }}</td><td>{{ e.accuracy|number }}</td>
+<tr><td>{{ name }}</td><td>{{ e.n_pairs }}</td><td>{{ e.accuracy|interval }}</td>
 <td>{{ e.accuracy_strict|number }}</td><td>{{ e.n_tied_pred }}</td><td>{{ e.log_loss|number }}</td>
 <td>{{ e.score_gap|number }}</td></tr>
+{% endfor %}
+</table>
+{% endmacro %}
+"""
+
+_WORST = """
+{% macro worst(pairs) %}
+<h3>Pairs ranked worst</h3>
+<table class="texts"><tr><th>place</th><th>score gap</th><th>prompt</th><th>chosen</th>
+<th>rejected</th></tr>
+{% for pair in pairs %}
+<tr><td>{{ pair.place }}</td><td>{{ pair.score_gap|number }}</td>
+<td>{{ '–' if pair.prompt is none else pair.prompt }}</td>
+{% for side in (pair.chosen, pair.rejected) %}
+<td><b>{{ side.score|number }}</b>{% if side.side is number %} (candidate {{ side.side }})
+{%- endif %}<br>{{ '–' if side.response is none else side.response }}</td>
+{% endfor %}
+</tr>
 {% endfor %}
 </table>
 {% endmacro %}
@@ -35,14 +55,16 @@ EVALUATION = (
     "{% set title = 'Evaluation of ' ~ report.streams|join(', ') %}\n"
     + _HEAD
     + _TABLE
+    + _WORST
     + """
 <h1>{{ title }}</h1>
 <p>{{ report.n_rows }} rows{% if report.data %} of
 {{ report.data|map(attribute='path')|join(', ') }}{% endif %}; intervals clustered by
-{{ report.cluster.column }}{% if report.cluster.n_clusters is not none %}
-({{ report.cluster.n_clusters }} clusters){% endif %}.</p>
+{{ report.cluster.column }}
+{%- if report.cluster.n_clusters is not none %} ({{ report.cluster.n_clusters }} clusters)
+{%- endif %}.</p>
 <table><tr><th>stream</th><th>pairs</th><th>accuracy</th><th>strict</th><th>tied</th>
-<th>log-loss</th><th>Brier</th><th>ECE</th><th>score gap</th><th>failed</th><th>n. a.</th></tr>
+<th>log-loss</th><th>Brier</th><th>ECE</th><th>score gap</th><th>failed</th><th>n.&nbsp;a.</th></tr>
 {% for name, f in report.streams.items() %}
 <tr><td>{{ name }}</td><td>{{ f.n_pairs }}</td><td>{{ f.accuracy|interval }}</td>
 <td>{{ f.accuracy_strict|interval }}</td><td>{{ f.n_tied_pred }}</td>
@@ -61,7 +83,8 @@ EVALUATION = (
 {% endif %}
 {% for name, f in report.streams.items() %}
 <h2>{{ name }}</h2>
-<p>{{ f.reliability|reliability }} {{ f.score_gap_histogram|histogram('score gap') }}</p>
+<p>{{ f.score_histogram|two_histograms }} {{ f.score_gap_histogram|histogram('score gap') }}
+{{ f.reliability|reliability }} {{ f.score_by_length|scatter }}</p>
 <p>Temperature {{ f.temperature|number }}; tied labels {{ f.n_tied_label }}.
 {% if f.length %}The rule “the longer answer is better” has accuracy
 {{ f.length.baseline_accuracy|number }} on {{ f.length.n_pairs }} pairs; on
@@ -82,10 +105,11 @@ candidates: {{ f.rank_agreement.spearman|number }}.{% endif %}</p>
 {% if f.timesteps %}<table><tr><th>timestep</th><th>pairs</th><th>accuracy</th>
 <th>log-loss</th></tr>
 {% for e in f.timesteps %}
-<tr><td>{{ e.low }} to {{ e.high }}</td><td>{{ e.n_pairs }}</td><td>{{ e.accuracy|number }}</td>
+<tr><td>{{ e.low }} to {{ e.high }}</td><td>{{ e.n_pairs }}</td><td>{{ e.accuracy|interval }}</td>
 <td>{{ e.log_loss|number }}</td></tr>
 {% endfor %}
 </table>{% endif %}
+{% if f.worst_pairs %}{{ worst(f.worst_pairs) }}{% endif %}
 {% if f.batch_probe %}<p{% if not f.batch_probe.within_tolerance %} class="warn"{% endif %}>
 Asked again one by one, {{ f.batch_probe.n_sides }} sides differ by at most
 {{ f.batch_probe.max_difference|number }}.</p>{% endif %}

@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rewardctl.evaluation.metrics import Floats
-from rewardctl.evaluation.stored import State, StoredScores
+from rewardctl.evaluation.stored import State, StoredScores, excerpt, read_sides
 
 Numbers = NDArray[np.int64]
 TIE = 0.5  # the preference of a tied label
+WORST = 10  # pairs that are shown
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,50 @@ def scored_pairs(stored: StoredScores, pairs: LabelledPairs, stream: str) -> Sco
         n_failed=int(has_failed.sum()) + stored.n_unread,
         n_not_applicable=int(is_absent.sum()),
     )
+
+
+def worst_pairs(
+    stored: StoredScores, scored: ScoredPairs, stream: str, reasons: dict[str, str]
+) -> list[dict[str, Any]]:
+    """The pairs that a stream has most wrong, lowest gap first; of equal gaps the first rows."""
+    order = np.lexsort((scored.number, scored.gap))[:WORST]
+    worst = [pair for pair in order.tolist() if scored.gap[pair] < 0]
+    sides = [(int(scored.better[pair]), int(scored.worse[pair])) for pair in worst]
+    records = read_sides(stored, {side for both in sides for side in both})
+    found: list[dict[str, Any]] = []
+    for pair, (better, worse) in zip(worst, sides, strict=True):
+        gap = float(scored.gap[pair])
+        # Both sides of a preference row have one place; samples of a group have each their own.
+        members = (records[better], records[worse])
+        places = dict.fromkeys(f"{record.get('source')}:{record.get('line')}" for record in members)
+        found.append(
+            {
+                "place": ", ".join(places),
+                "score_gap": gap if np.isfinite(gap) else None,
+                "prompt": _shown(records[better], "prompt"),
+                "chosen": _side(stored, records[better], stream, better),
+                "rejected": _side(stored, records[worse], stream, worse),
+            }
+        )
+    texts = [(p["prompt"], p["chosen"]["response"], p["rejected"]["response"]) for p in found]
+    if texts and all(text == (None, None, None) for text in texts):
+        reasons["worst_pairs.texts"] = "no text of a prompt or response is stored in these rows"
+    return found
+
+
+def _side(stored: StoredScores, record: dict[str, Any], stream: str, side: int) -> dict[str, Any]:
+    return {
+        "side": record.get("side"),
+        "score": float(stored.scores[stream][side]),
+        "response": _shown(record, "response"),
+    }
+
+
+def _shown(record: dict[str, Any], name: str) -> str | None:
+    """The start of a text: what `eval` kept of it, or a column that `score` copied."""
+    kept = record.get("excerpt")
+    text = kept.get(name) if isinstance(kept, dict) else record.get(name)
+    return excerpt(text) if isinstance(text, str) else None
 
 
 def row_clusters(stored: StoredScores) -> Numbers | None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-WIDTH, HEIGHT, EDGE = 320, 220, 36  # pixels; EDGE is room for axes and their numbers
-_BAR, _LINE, _GRID = "#4477aa", "#aa3377", "#cccccc"
+WIDTH, HEIGHT, EDGE = 320, 220, 40  # pixels; EDGE is room for axes and their numbers
+_BAR, _LINE, _GRID = "#4477aa", "#cc6677", "#cccccc"
 
 
 def reliability_plot(table: Sequence[dict[str, Any]]) -> str:
@@ -33,17 +33,54 @@ def histogram_plot(histogram: dict[str, list[Any]], label: str) -> str:
     edges, counts = histogram["edges"], histogram["counts"]
     low, high, most = edges[0], edges[-1], max(counts)
     parts = [_frame(f"{low:.3g}", f"{high:.3g}", "0", str(most), label, "count")]
-    width = (WIDTH - 2 * EDGE) / len(counts)
-    for index, count in enumerate(counts):
-        top = _up(count / most)
-        parts.append(
-            f'<rect x="{EDGE + index * width:.1f}" y="{top:.1f}" width="{max(1.0, width - 1):.1f}" '
-            f'height="{_up(0.0) - top:.1f}" fill="{_BAR}"/>'
-        )
+    parts += _bars(counts, most, _BAR)
     if low <= 0 <= high:
         x = _across(-low / (high - low))
         parts.append(_line(x, _up(0.0), x, _up(1.0), _LINE, is_dashed=False))
     return _svg(f"Histogram of {label}", parts)
+
+
+def two_histograms_plot(histogram: dict[str, list[Any]]) -> str:
+    """Bars of the scores of chosen and of rejected sides over each other; where both are, mixed."""
+    edges, chosen, rejected = (histogram[name] for name in ("edges", "chosen", "rejected"))
+    most = max(*chosen, *rejected)
+    parts = [_frame(f"{edges[0]:.3g}", f"{edges[-1]:.3g}", "0", str(most), "score", "count")]
+    parts += _bars(chosen, most, _BAR) + _bars(rejected, most, _LINE)
+    for place, (name, colour) in enumerate((("chosen", _BAR), ("rejected", _LINE))):
+        x = WIDTH - EDGE - 130 + 65 * place
+        parts.append(f'<rect x="{x}" y="6" width="10" height="10" fill="{colour}"/>')
+        parts.append(_text(x + 14, 15, name, "start"))
+    return _svg("Scores of chosen and rejected sides", parts)
+
+
+def scatter_plot(lengths: Sequence[float], scores: Sequence[float]) -> str:
+    """A dot for each side: its score over its length in characters."""
+    low, high = min(scores), max(scores)
+    first, last = min(lengths), max(lengths)
+    # Numbers of any length fit above the plot; beside the axis they would be cut.
+    up = f"score, from {low:.4g} to {high:.4g}"
+    parts = [_frame(f"{first:.0f}", f"{last:.0f}", "", "", "length in characters", up)]
+    for length, score in zip(lengths, scores, strict=True):
+        x, y = _across(_share(length, first, last)), _up(_share(score, low, high))
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2" fill="{_BAR}" fill-opacity="0.5"/>')
+    return _svg("Score over length", parts)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Where a value stands from low to high, from 0 to 1; halves, since the range may overflow."""
+    return 0.5 if low == high else (value / 2 - low / 2) / (high / 2 - low / 2)
+
+
+def _bars(counts: Sequence[int], most: int, colour: str) -> list[str]:
+    width = (WIDTH - 2 * EDGE) / len(counts)
+    bars = []
+    for index, count in enumerate(counts):
+        top = _up(count / most)
+        bars.append(
+            f'<rect x="{EDGE + index * width:.1f}" y="{top:.1f}" width="{max(1.0, width - 1):.1f}" '
+            f'height="{_up(0.0) - top:.1f}" fill="{colour}" fill-opacity="0.6"/>'
+        )
+    return bars
 
 
 def _across(share: float) -> float:
@@ -76,7 +113,7 @@ def _frame(left: str, right: str, bottom: str, top: str, across: str, up: str) -
             _text(_across(0.5), HEIGHT - 6, across),
             _text(EDGE - 4, _up(0) + 4, bottom, "end"),
             _text(EDGE - 4, _up(1) + 4, top, "end"),
-            _text(EDGE, EDGE - 12, up),
+            _text(8, EDGE - 14, up, "start"),
         ]
     )
 

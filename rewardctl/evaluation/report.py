@@ -4,22 +4,31 @@ How each figure is meant stands in the report itself, under `conventions`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rewardctl import __version__
 from rewardctl.evaluation import bootstrap, calibration, metrics
 from rewardctl.evaluation.compare import compare
 from rewardctl.evaluation.pairs import (
+    WORST,
     LabelledPairs,
     Numbers,
     ScoredPairs,
     labelled_pairs,
     row_clusters,
     scored_pairs,
+    worst_pairs,
 )
 from rewardctl.evaluation.rank_figures import human_agreement, rank_figures
-from rewardctl.evaluation.stored import StoredScores
-from rewardctl.evaluation.tables import by_column, by_timestep, length_figures
+from rewardctl.evaluation.stored import EXCERPT, StoredScores
+from rewardctl.evaluation.tables import (
+    POINTS,
+    by_column,
+    by_timestep,
+    length_figures,
+    score_by_length,
+    score_histogram,
+)
 
 CONVENTIONS = {
     "n_pairs": "pairs with an untied label whose sides the stream has both scored; a row of K "
@@ -46,6 +55,11 @@ CONVENTIONS = {
     "length": "in characters of the response; baseline: the longer side is better, equal lengths "
     "half; near_equal: lengths within 10 % of the longer; correlation: Spearman of score gap and "
     "length gap",
+    "score_histogram": "scores of the better (chosen) and the other (rejected) sides of n_pairs, "
+    "once for each pair, in the same bins",
+    "score_by_length": f"all scored sides, or {POINTS} drawn evenly in order of length",
+    "worst_pairs": f"up to {WORST} of n_pairs with a score gap below 0, lowest first; chosen is "
+    f"the better side by its label, texts are cut at {EXCERPT} characters",
     "intervals": f"95 % percentile bootstrap of whole clusters, {bootstrap.DRAWS} draws, seed 0; "
     f"unreliable: under {bootstrap.FEW_CLUSTERS} clusters; a row without the cluster column is a "
     "cluster of its own",
@@ -122,13 +136,16 @@ class _Figures:
             "n_not_applicable": self.scored.n_not_applicable,
             "score_gap_statistics": metrics.gap_statistics(self.scored.gap),
             "score_gap_histogram": metrics.gap_histogram(self.scored.gap),
+            "score_histogram": score_histogram(self.stored, self.scored, self.name),
             **self._calibration(),
             **rank_figures(self.stored, self.name, self.clusters, self.reasons),
             "rank_agreement": human_agreement(self.stored, self.name, self.reasons),
-            "datasets": by_column(self.stored, self.scored, "dataset", self.reasons),
-            "subsets": by_column(self.stored, self.scored, "subset", self.reasons),
-            "timesteps": by_timestep(self.stored, self.scored, self.reasons),
+            "datasets": self._by_column("dataset"),
+            "subsets": self._by_column("subset"),
+            "timesteps": by_timestep(self.stored, self.scored, self.clusters, self.reasons),
             "length": length_figures(self.stored, self.scored, self.reasons),
+            "score_by_length": score_by_length(self.stored, self.name, self.reasons),
+            "worst_pairs": worst_pairs(self.stored, self.scored, self.name, self.reasons),
         }
         for probe in ("swap_probe", "batch_probe"):
             found[probe] = (probes or {}).get(probe)
@@ -138,6 +155,9 @@ class _Figures:
             self.reasons[name] = reason
         found["reasons"] = self.reasons
         return found
+
+    def _by_column(self, column: Literal["dataset", "subset"]) -> dict[str, Any] | None:
+        return by_column(self.stored, self.scored, column, self.clusters, self.reasons)
 
     def _means(self) -> dict[str, Any]:
         gap, preference = self.scored.gap, self.scored.preference

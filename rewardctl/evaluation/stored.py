@@ -5,11 +5,11 @@ Everything that is measured is measured from here, so that a run and `--scores` 
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,16 @@ LABEL_COLUMNS = (
     "timestep",
     "length",
     "subset",
+    "excerpt",
 )
+EXCERPT = 200  # characters of a text that are kept to be shown
+
+
+def excerpt(text: str | None) -> str | None:
+    """The start of a text, of at most EXCERPT characters; an ellipsis ends one that was cut."""
+    if text is None or len(text) <= EXCERPT:
+        return text
+    return text[: EXCERPT - 1] + "…"
 
 
 class State(IntEnum):
@@ -67,11 +76,18 @@ class StoredScores:
     states: dict[str, NDArray[np.int8]]  # stream -> State
     labels: Floats  # higher is better; chosen is 1, rejected 0
     lengths: Floats  # characters, NaN where unknown
+    lines: NDArray[np.int64]  # where each side stands in the file, from 1
 
     @property
     def streams(self) -> list[str]:
         """Names of the streams."""
         return list(self.scores)
+
+
+class _Line(NamedTuple):
+    place: str  # file:line
+    record: dict[str, Any]
+    number: int  # from 1
 
 
 def read_stored(path: Path, *, cluster: str, label: str | None = None) -> StoredScores:
@@ -87,23 +103,24 @@ def read_stored(path: Path, *, cluster: str, label: str | None = None) -> Stored
         UsageError: `label` is missing, or given for a file that holds its labels already.
     """
     reader = _Reader(path, cluster)
-    by_group: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = {}
-    pair: list[tuple[str, dict[str, Any]]] = []
-    for place, record in _records(path):
+    by_group: dict[tuple[str, str], list[_Line]] = {}
+    pair: list[_Line] = []
+    for line in _records(path):
+        place, record, _ = line
         reader.hold_streams(place, record)
         _hold_label_option(place, record, label)
         if label is None:
             if record["side"] is None:
                 reader.n_unread += 1
                 continue
-            if pair and pair[0][1].get("pair") != record.get("pair"):
+            if pair and pair[0].record.get("pair") != record.get("pair"):
                 reader.add_preference_row(pair)
                 pair = []
-            pair.append((place, record))
+            pair.append(line)
         elif record.get("unique_id") is None and "bad_row" in record["status"].values():
             reader.n_unread += 1
         else:
-            by_group.setdefault(_group_of(place, record), []).append((place, record))
+            by_group.setdefault(_group_of(place, record), []).append(line)
     if pair:
         reader.add_preference_row(pair)
     for key, members in by_group.items():
@@ -111,12 +128,27 @@ def read_stored(path: Path, *, cluster: str, label: str | None = None) -> Stored
     return reader.finish()
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_sides(stored: StoredScores, sides: Collection[int]) -> dict[int, dict[str, Any]]:
+    """What stands in the file of a few sides, by their numbers; texts are not kept in memory.
+
+    Raises:
+        DataError: a row is no JSON object any more.
+    """
+    wanted = {int(stored.lines[side]): side for side in sides}
+    if not wanted:
+        return {}
+    found = _records(stored.path, only=wanted.keys())
+    return {wanted[line.number]: line.record for line in found}
+
+
+def _records(path: Path, *, only: Collection[int] | None = None) -> Iterator[_Line]:
     with open_input(path) as handle:
         for line in read_lines(handle):
+            if only is not None and line.number not in only:
+                continue
             place = f"{path}:{line.number}"
             try:
-                yield place, parse_row(line.raw)
+                yield _Line(place, parse_row(line.raw), line.number)
             except RowError as error:
                 raise DataError(f"{place}: {error}") from error
 
@@ -152,6 +184,7 @@ class _Reader:
     states: dict[str, list[int]] = field(default_factory=dict)
     labels: list[float] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
 
     def hold_streams(self, place: str, record: dict[str, Any]) -> None:
         """Hold that the row has scores and statuses of the same streams as the rows before it."""
@@ -170,10 +203,10 @@ class _Reader:
                 f"{', '.join(record['scores'])}; give rows of one run"
             )
 
-    def add_preference_row(self, sides: list[tuple[str, dict[str, Any]]]) -> None:
+    def add_preference_row(self, sides: list[_Line]) -> None:
         """The sides of one row of preferences, in order."""
-        place, first = sides[0]
-        names = [record["side"] for _, record in sides]
+        place, first, _ = sides[0]
+        names = [line.record["side"] for line in sides]
         is_ranked = type(first["side"]) is int
         if names != (list(range(len(sides))) if is_ranked else ["chosen", "rejected"]):
             raise DataError(
@@ -181,8 +214,8 @@ class _Reader:
                 f"{quote(names)}; was the file cut or sorted? run eval again"
             )
         kind = "rank" if first.get("rank") is not None else "score"
-        for (where, record), chosen in zip(sides, (1.0, 0.0, *[0.0] * len(sides)), strict=False):
-            self._add_side(record, _number(where, record, kind) if is_ranked else chosen)
+        for line, chosen in zip(sides, (1.0, 0.0, *[0.0] * len(sides)), strict=False):
+            self._add_side(line, _number(line.place, line.record, kind) if is_ranked else chosen)
         preference = 1.0 if is_ranked else _number(place, first, "preference")
         key = (str(first["source"]), int(first["line"]))
         human = is_ranked and kind == "score"
@@ -191,16 +224,18 @@ class _Reader:
     def add_group(
         self,
         key: tuple[str, str],
-        members: list[tuple[str, dict[str, Any]]],
+        members: list[_Line],
         label: str,
     ) -> None:
         """Samples of one group, labelled by a column."""
-        for place, record in members:
-            self._add_side(record, _number(place, record, label))
-        self._add_row(members[0][1], key, len(members), 1.0, is_ranked=True, human=True)
+        for line in members:
+            self._add_side(line, _number(line.place, line.record, label))
+        self._add_row(members[0].record, key, len(members), 1.0, is_ranked=True, human=True)
 
-    def _add_side(self, record: dict[str, Any], label: float) -> None:
+    def _add_side(self, line: _Line, label: float) -> None:
+        record = line.record
         self.labels.append(label)
+        self.lines.append(line.number)
         length = record.get("length")
         self.lengths.append(float(length) if _is_number(length) else math.nan)
         for name in self.scores:
@@ -249,6 +284,7 @@ class _Reader:
             states={name: np.array(found, dtype=np.int8) for name, found in self.states.items()},
             labels=np.array(self.labels, dtype=np.float64),
             lengths=np.array(self.lengths, dtype=np.float64),
+            lines=np.array(self.lines, dtype=np.int64),
         )
 
 

@@ -13,7 +13,7 @@ from rewardctl.data.preferences import BadPreference, PreferenceRow
 from rewardctl.data.row_stream import InputRow, Position
 from rewardctl.data.samples import BaseSample
 from rewardctl.errors import RowError, UsageError, quote
-from rewardctl.evaluation.stored import LABEL_COLUMNS
+from rewardctl.evaluation.stored import LABEL_COLUMNS, excerpt
 from rewardctl.runs.policy import FailureLog, MaxErrors
 from rewardctl.runs.render import ROW_KEYS
 
@@ -28,7 +28,7 @@ def extra_columns(cluster: str) -> tuple[str, ...]:
     Raises:
         UsageError: the cluster column has a name that means something else there.
     """
-    if cluster in ROW_KEYS and cluster not in OWN_COLUMNS:
+    if cluster in (*ROW_KEYS, "excerpt") and cluster not in OWN_COLUMNS:
         raise UsageError(
             f"eval.cluster {quote(cluster)}: an output row has a {cluster!r} of its own; rename "
             "the column with eval.data: {path: …, columns: {theirs: ours}}, or cluster by dataset"
@@ -167,7 +167,12 @@ class SideRows:
             else:
                 own = {"side": place, label: row.ranks[place]}
             text = sample.response
-            yield {**common, **own, "length": None if text is None else len(text)}
+            yield {
+                **common,
+                **own,
+                "length": None if text is None else len(text),
+                "excerpt": {"prompt": excerpt(sample.prompt), "response": excerpt(text)},
+            }
 
 
 class PairFailures(FailureLog):

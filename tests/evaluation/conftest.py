@@ -29,6 +29,7 @@ class StoredFile:
         names = ["chosen", "rejected"] if labels is None else list(range(len(labels)))
         kind = columns.pop("kind", "rank")
         lengths = columns.pop("lengths", [None] * len(names))
+        texts, question = columns.pop("texts", None), columns.pop("question", None)
         for place, side in enumerate(names):
             found = {name: values[place] for name, values in streams.items()}
             self._rows.append(
@@ -43,6 +44,7 @@ class StoredFile:
                     "preference": 1.0 if labels is None else None,
                     "length": lengths[place],
                     **({} if labels is None else {kind: labels[place]}),
+                    **({} if texts is None else {"excerpt": texts_of(question, texts[place])}),
                     **columns,
                 }
             )
@@ -72,6 +74,10 @@ class StoredFile:
         """The report's figures of stream `s`."""
         figures: dict[str, Any] = self.report(**options)["streams"]["s"]
         return figures
+
+
+def texts_of(prompt: str | None, response: str | None) -> dict[str, str | None]:
+    return {"prompt": prompt, "response": response}
 
 
 def status_of(value: float | str | None) -> str:

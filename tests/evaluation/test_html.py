@@ -38,7 +38,7 @@ def test_the_report_is_one_page_with_its_plots(stored: Stored, tmp_path: Path) -
     stored.add([1.0, 2.0, 0.0], labels=[1.0, 2.0, 3.0], prompt="k")
     write_page(stored.report(), tmp_path / "report.html")
     page = Page(tmp_path / "report.html")
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("svg") == 4  # two histograms, reliability, score over length
     assert not page.links
     assert "script" not in page.tags
     for word in ("Kendall tau-b", "easy", "0.5 to 0.6", "equal scores count half"):
@@ -51,6 +51,32 @@ def test_what_a_row_says_is_text(stored: Stored, tmp_path: Path) -> None:
     page = Page(tmp_path / "report.html")
     assert "script" not in page.tags
     assert HOSTILE in page.words
+
+
+def test_the_worst_pairs_are_shown_with_their_texts_as_text(stored: Stored, tmp_path: Path) -> None:
+    stored.add([1.5, 4.0], texts=[f"good {HOSTILE}", f"bad {HOSTILE}"], question=HOSTILE)
+    stored.add([1.0, 9.0, 2.0], labels=[3.0, 2.0, 1.0])
+    write_page(stored.report(), tmp_path / "report.html")
+    page = Page(tmp_path / "report.html")
+    assert not {"script", "img"} & set(page.tags)
+    assert "Pairs ranked worst" in page.words
+    assert page.words.count(HOSTILE) == 3
+    for words in ("pairs.jsonl:1-2.5", f"1.5good {HOSTILE}", f"4bad {HOSTILE}", "9 (candidate 1)–"):
+        assert words in page.words.replace("\n", "")
+
+
+def test_accuracy_by_subset_is_shown_with_its_interval(stored: Stored, tmp_path: Path) -> None:
+    for n in range(2):
+        stored.add([float(n), 0.5], prompt=f"p{n}", subset="easy", timestep=0.5)
+    write_page(stored.report(), tmp_path / "report.html")
+    # In the first table, by dataset, by subset and by timestep.
+    assert Page(tmp_path / "report.html").words.count("0.5 [0,\u00a01] (unreliable)") == 5
+
+
+def test_the_count_of_clusters_stands_apart_from_their_name(stored: Stored, tmp_path: Path) -> None:
+    stored.add([1.0, 0.0], prompt="p")
+    write_page(stored.report(), tmp_path / "report.html")
+    assert "clustered by\nprompt (1 clusters)." in Page(tmp_path / "report.html").words
 
 
 def test_a_stream_without_pairs_has_a_page(stored: Stored, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_tables_have_macro_and_micro_means(stored: Stored) -> None:
         assert figures[table]["micro_accuracy"] == pytest.approx(2 / 3)
     assert figures["datasets"]["table"]["a"] == {
         "n_pairs": 2,
-        "accuracy": 1.0,
+        "accuracy": {"value": 1.0, "low": None, "high": None, "n_clusters": None},
         "accuracy_strict": 1.0,
         "n_tied_pred": 0,
         "log_loss": pytest.approx(math.log1p(math.exp(-1))),
@@ -131,7 +131,7 @@ def test_timesteps_are_binned_with_one_in_the_last(stored: Stored) -> None:
     for timestep, scores in ((0.05, [1.0, 0.0]), (0.95, [0.0, 1.0]), (1, [1.0, 0.0])):
         stored.add(scores, timestep=timestep)
     table = stored.figures()["timesteps"]
-    assert [(e["low"], e["n_pairs"], e["accuracy"]) for e in table] == [
+    assert [(e["low"], e["n_pairs"], e["accuracy"]["value"]) for e in table] == [
         (0.0, 1, 1.0),
         (0.9, 2, 0.5),
     ]
@@ -177,6 +177,8 @@ def test_what_a_column_is_missing_for_is_null_with_the_reason(stored: Stored) ->
         "subsets": "no row has a column 'subset'",
         "timesteps": "no pair has a timestep",
         "length": "no pair has sides with a length in characters",
+        "score_by_length": "no scored side has a length in characters",
+        "worst_pairs.texts": "no text of a prompt or response is stored in these rows",
         "swap_probe": "stored scores: there is no model to ask",
         "batch_probe": "stored scores: there is no model to ask",
     }
@@ -213,7 +215,11 @@ def test_the_order_of_rows_changes_no_bit_of_the_figures(stored: Stored, new_sto
         stored.add(scores, prompt=prompt, lengths=[length, 3])
     for scores, prompt, length in reversed(rows):
         back.add(scores, prompt=prompt, lengths=[length, 3])
-    assert json.dumps(stored.figures()) == json.dumps(back.figures())
+    first, second = stored.figures(), back.figures()
+    # The same pairs are worst; where they stand in the file is another place.
+    worst = [[pair["score_gap"] for pair in f.pop("worst_pairs")] for f in (first, second)]
+    assert worst[0] == worst[1]
+    assert json.dumps(first) == json.dumps(second)
 
 
 def test_streams_are_compared_on_the_pairs_that_both_scored(stored: Stored) -> None:
@@ -239,3 +245,106 @@ def test_every_convention_is_named(stored: Stored) -> None:
     conventions = stored.report()["conventions"]
     assert conventions["accuracy"] == "mean over pairs; equal scores count half"
     assert "n_tied_label" in conventions["n_pairs"]
+
+
+def test_tables_have_intervals_over_the_clusters_of_their_own_pairs(stored: Stored) -> None:
+    for prompt in range(20):
+        stored.add([1.0, 0.0], prompt=f"p{prompt}", subset="many")
+        stored.add([0.0, 1.0], prompt=f"p{prompt}", subset="many")
+    for prompt, scores in enumerate(([1.0, 0.0], [0.0, 1.0])):
+        stored.add(scores, prompt=f"p{prompt}", subset="two", timestep=0.5)
+    stored.add([1.0, 0.0], prompt="p0", subset="one")
+    figures = stored.figures()
+    table = {name: entry["accuracy"] for name, entry in figures["subsets"]["table"].items()}
+    # Each prompt of "many" is right once and wrong once; of the two of "two" both may be drawn
+    # twice, which happens in a quarter of the draws each.
+    few = {"value": 0.5, "low": 0.0, "high": 1.0, "n_clusters": 2, "unreliable": True}
+    assert table == {
+        "many": {"value": 0.5, "low": 0.5, "high": 0.5, "n_clusters": 20},
+        "one": {"value": 1.0, "low": None, "high": None, "n_clusters": 1, "unreliable": True},
+        "two": few,
+    }
+    assert figures["timesteps"][0]["accuracy"] == few
+    assert figures["datasets"]["table"]["d"]["accuracy"] == figures["accuracy"]
+    assert figures["subsets"]["macro_accuracy"] == pytest.approx(2 / 3)
+
+
+def test_chosen_and_rejected_scores_are_counted_in_the_same_bins(stored: Stored) -> None:
+    stored.add([0.0, 20.0])
+    stored.add([19.5, 10.5])
+    stored.add([3.0, 3.0], preference=0.5)  # a tied label: neither side is better
+    stored.add([2.5, 0.5], preference=0.0)  # the second side is the better one
+    histogram = stored.figures()["score_histogram"]
+    assert histogram["edges"] == pytest.approx([float(edge) for edge in range(21)])
+    bins = {name: dict(enumerate(histogram[name])) for name in ("chosen", "rejected")}
+    counts = {name: {b: n for b, n in found.items() if n} for name, found in bins.items()}
+    assert counts == {"chosen": {0: 2, 19: 1}, "rejected": {2: 1, 10: 1, 19: 1}}
+
+
+def test_a_stream_without_a_pair_has_no_plots(stored: Stored) -> None:
+    stored.add([None, None], lengths=[1, 2])
+    figures = stored.figures()
+    assert figures["score_histogram"] is None
+    assert figures["score_by_length"] is None
+    assert figures["worst_pairs"] == []
+
+
+def test_scores_stand_beside_lengths_in_order_of_length(stored: Stored) -> None:
+    stored.add([1.0, 2.0], lengths=[30, 10])
+    stored.add([4.0, "model_error"], lengths=[20, 5])
+    stored.add([5.0, 6.0], lengths=[None, 10])
+    assert stored.figures()["score_by_length"] == {
+        "n_sides": 4,
+        "lengths": [10.0, 10.0, 20.0, 30.0],
+        "scores": [2.0, 6.0, 4.0, 1.0],
+    }
+
+
+def test_of_many_sides_500_are_drawn_evenly(stored: Stored) -> None:
+    for n in range(499):
+        stored.add([float(2 * n), float(2 * n + 1)], lengths=[2 * n, 2 * n + 1])
+    stored.add([998.0, None], lengths=[998, None])
+    # 999 sides of lengths 0, 1, ... 998: every second one.
+    found = stored.figures()["score_by_length"]
+    assert found["n_sides"] == 999
+    assert found["lengths"] == found["scores"] == [2.0 * n for n in range(500)]
+
+
+def test_the_ten_lowest_gaps_are_the_worst_pairs(stored: Stored) -> None:
+    for n in range(12):
+        stored.add([0.0, float(n % 11)], texts=[f"c{n}", f"r{n}"], question=f"q{n}")
+    stored.add([5.0, 1.0], texts=["c", "r"], question="q")
+    worst = stored.figures()["worst_pairs"]
+    assert [pair["score_gap"] for pair in worst] == [-float(n) for n in range(10, 0, -1)]
+    assert worst[0] == {
+        "place": "pairs.jsonl:11",
+        "score_gap": -10.0,
+        "prompt": "q10",
+        "chosen": {"side": "chosen", "score": 0.0, "response": "c10"},
+        "rejected": {"side": "rejected", "score": 10.0, "response": "r10"},
+    }
+
+
+def test_of_equal_gaps_the_first_rows_are_shown(stored: Stored) -> None:
+    for _ in range(12):
+        stored.add([0.0, 1.0])
+    places = [pair["place"] for pair in stored.figures()["worst_pairs"]]
+    assert places == [f"pairs.jsonl:{line}" for line in range(1, 11)]
+
+
+def test_right_and_tied_pairs_are_none_of_the_worst(stored: Stored) -> None:
+    stored.add([1.0, 0.0])
+    stored.add([1.0, 1.0])
+    stored.add([0.0, 9.0], preference=0.5)
+    assert stored.figures()["worst_pairs"] == []
+
+
+def test_the_better_side_is_the_chosen_one_of_a_worst_pair(stored: Stored) -> None:
+    stored.add([3.0, 1.0], preference=0.2, texts=["first", "second"])
+    stored.add([1.0, 0.0, 4.0], labels=[1.0, 2.0, 0.0], texts=["x", "y", "z"])
+    worst = stored.figures()["worst_pairs"]
+    sides = [(pair["chosen"]["side"], pair["rejected"]["side"]) for pair in worst]
+    # Gaps -4 and -3 of the candidates, -2 of the pair, -1 of the candidates.
+    assert sides == [(1, 2), (0, 2), ("rejected", "chosen"), (1, 0)]
+    assert worst[2]["chosen"] == {"side": "rejected", "score": 1.0, "response": "second"}
+    assert worst[2]["prompt"] is None

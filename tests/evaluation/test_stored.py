@@ -6,6 +6,7 @@ import pytest
 
 from rewardctl.errors import DataError, UsageError
 from rewardctl.evaluation.compare import compare_runs
+from rewardctl.evaluation.stored import excerpt
 
 Stored = Any  # StoredFile of conftest.py
 
@@ -108,3 +109,28 @@ def test_runs_without_a_common_row_are_refused(stored: Stored, new_stored: Any) 
     other.add([None, None])
     with pytest.raises(DataError, match="no pair in common"):
         compare_runs(stored.read(), "s", other.read(), "s")
+
+
+def test_worst_pairs_of_a_group_show_the_columns_that_score_copied(stored: Stored) -> None:
+    long = "ä" * 201
+    stored.add_raw(
+        scored(1.0, human=5, source="rows.jsonl", line=3, prompt="q", response=long),
+        scored(0.0, "h", human=0, source="rows.jsonl", line=4, prompt="x", response="x"),
+        scored(3.0, human=1, source="rows.jsonl", line=9, prompt="q", response="b"),
+    )
+    assert stored.figures(label="human")["worst_pairs"] == [
+        {
+            "place": "rows.jsonl:3, rows.jsonl:9",
+            "score_gap": -2.0,
+            "prompt": "q",
+            "chosen": {"side": None, "score": 1.0, "response": "ä" * 199 + "…"},
+            "rejected": {"side": None, "score": 3.0, "response": "b"},
+        }
+    ]
+
+
+def test_a_text_of_200_characters_is_kept_whole() -> None:
+    assert excerpt("x" * 200) == "x" * 200
+    assert excerpt("x" * 201) == "x" * 199 + "…"
+    assert excerpt("") == ""
+    assert excerpt(None) is None

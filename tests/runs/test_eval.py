@@ -199,3 +199,27 @@ def test_a_run_of_several_streams_is_compared_by_name(project: Project) -> None:
     project.eval()
     with pytest.raises(UsageError, match=r"holds s; name one of them as FILE#STREAM"):
         project.eval(output_dir=project.folder / "x", compare=("s", f"{project.out}#t"))
+
+
+def test_the_start_of_prompt_and_response_stands_in_the_stored_scores(project: Project) -> None:
+    pair = {"prompt": "p" * 200, "chosen": "b" * 300, "rejected": "a"}
+    project.write([pair], {"is": "LetterA"})
+    (worst,) = project.eval()["streams"]["s"]["worst_pairs"]
+    assert [row["excerpt"] for row in project.rows()] == [
+        {"prompt": "p" * 200, "response": "b" * 199 + "…"},
+        {"prompt": "p" * 200, "response": "a"},
+    ]
+    assert worst == {
+        "place": "pairs.jsonl:1",
+        "score_gap": -1.0,
+        "prompt": "p" * 200,
+        "chosen": {"side": "chosen", "score": 0.0, "response": "b" * 199 + "…"},
+        "rejected": {"side": "rejected", "score": 1.0, "response": "a"},
+    }
+    assert "Pairs ranked worst" in (project.out / "report.html").read_text()
+
+
+def test_a_cluster_column_named_as_the_excerpt_is_refused(project: Project) -> None:
+    project.write(PAIRS, {"is": "LetterA"}, eval={"data": "pairs.jsonl", "cluster": "excerpt"})
+    with pytest.raises(UsageError, match=r"an output row has a 'excerpt' of its own; rename"):
+        project.eval()
