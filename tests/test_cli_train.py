@@ -296,7 +296,7 @@ def test_a_fresh_head_is_said(project: TrainProject, capsys: Captured) -> None:
     project.write(model={"input": "tokens", "init_from": "first", "init_head": "fresh"})
     capsys.readouterr()
     assert train() == 0
-    assert "head" in capsys.readouterr().err
+    assert "first: all weights but the head, which starts anew" in capsys.readouterr().err
 
 
 def test_the_module_trains_as_a_process(project: TrainProject) -> None:

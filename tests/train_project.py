@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from rewardctl.data.encoded import EncodedRow
+from rewardctl.training.losses import LossConfig, row_losses
+from rewardctl.training.packing import score_items
 from rewardctl.training.reward_model import RewardModel
 from rewardctl.training.settings import TrainSettings
 from rewardctl.training.trainer import RewardModelTrainer
@@ -87,6 +89,18 @@ def make_trainer(
     )
     trainer.lines = lines  # type: ignore[attr-defined]
     return trainer
+
+
+def single_losses(
+    model: RewardModel, rows: Sequence[EncodedRow], loss: LossConfig | None = None
+) -> list[float]:
+    """Each row scored and judged by itself."""
+    model.eval()
+    found = []
+    for row in rows:
+        scores = score_items(model, row.items, None)
+        found.append(float(row_losses(scores, [row], loss or LossConfig()).loss))
+    return found
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:

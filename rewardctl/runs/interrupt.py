@@ -19,7 +19,8 @@ class Interrupted(RewardctlError):
 
     def __init__(self, signum: int) -> None:
         super().__init__(
-            f"{signal.Signals(signum).name}: stopped; what was scored is kept, go on with --resume"
+            f"{signal.Signals(signum).name}: stopped; what was finished is kept, go on with "
+            "--resume"
         )
         self.exit_code = 128 + signum
 

@@ -250,8 +250,8 @@ def find_checkpoint(path: Path) -> Path:
     """
     if (path / "config.json").exists():
         return path
-    for name in ("best", "final"):
-        restore_folder(path / name)
+    # A replacement that is being made, or was cut, has the old folder beside the name.
+    for name in ("best", ".best.old", "final", ".final.old"):
         if (path / name / "config.json").exists():
             return path / name
     what = "is not there" if not path.exists() else "holds no checkpoint"

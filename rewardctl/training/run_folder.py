@@ -1,6 +1,7 @@
 """The folder of a training run: which checkpoints are there, and the lines of metrics.jsonl."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -89,12 +90,15 @@ class RunFolder:
         """Delete the lines of later steps, and a line that was cut."""
         if not self.metrics.exists():
             return
-        kept = []
-        for line in self.metrics.read_text("utf-8").splitlines(keepends=True):
+        kept = 0
+        for line in self.metrics.read_bytes().splitlines(keepends=True):
             try:
-                if json.loads(line)["step"] > step or not line.endswith("\n"):
+                if json.loads(line)["step"] > step or not line.endswith(b"\n"):
                     break
             except ValueError:
                 break
-            kept.append(line)
-        self.metrics.write_text("".join(kept), "utf-8")
+            kept += len(line)
+        try:
+            os.truncate(self.metrics, kept)
+        except OSError as error:
+            raise io_failure(self.metrics, error) from error

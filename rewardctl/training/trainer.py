@@ -244,7 +244,8 @@ class RewardModelTrainer:
                 self._save()
                 return
         self.new_steps = self.progress.step - begun_at
-        if self.folder is not None:  # anew with nothing to do too: a kill may have come before it
+        if self.folder is not None:  # with nothing to do too: a kill may have come before it
+            self.folder.keep_last(self.settings.keep_last)
             self._save_model(self.folder.final)
 
     def _report(self, *, is_last: bool) -> None:

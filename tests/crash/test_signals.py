@@ -81,7 +81,7 @@ def test_first_signal_lets_the_call_in_flight_end(
         ended = finish(process)
     assert ended.code == code
     assert ended.err.splitlines()[-1] == (
-        f"rewardctl: error: {signum.name}: stopped; what was scored is kept, go on with --resume"
+        f"rewardctl: error: {signum.name}: stopped; what was finished is kept, go on with --resume"
     )
     assert "Traceback" not in ended.err
     out = tmp_path / "out.jsonl"

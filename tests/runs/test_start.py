@@ -164,7 +164,9 @@ def test_a_signal_between_calls_is_gone_on_from(
 
     with monkeypatch.context() as patch:
         patch.setattr(probes, "numbers", score_and_signal)
-        with pytest.raises(Interrupted, match="SIGTERM: stopped; what was scored is kept") as stop:
+        with pytest.raises(
+            Interrupted, match="SIGTERM: stopped; what was finished is kept"
+        ) as stop:
             project.score()
     assert stop.value.exit_code == 143
     CALLS.clear()

@@ -127,6 +127,16 @@ def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert names == ["checkpoint-000018", "checkpoint-000020"]
 
 
+def test_a_kill_before_an_old_checkpoint_was_deleted_leaves_none_too_many(
+    undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    resumable(tmp_path, save_every=6, keep_last=2).train()
+    shutil.copytree(undisturbed.folder / "checkpoint-000012", tmp_path / "checkpoint-000012")
+    resumable(tmp_path, save_every=6, keep_last=2).train(resume=True)
+    names = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    assert names == ["checkpoint-000018", "checkpoint-000020"]
+
+
 # ---------------------------------------------------------------- nothing left, or more
 
 

@@ -46,11 +46,13 @@ class TrainedReward(PointwiseRewardModel):
             DataError: the checkpoint is missing, damaged or does not prove itself.
         """
         super().__init__(config, accelerator)
-        from rewardctl.training.checkpoint import load_checkpoint
+        from rewardctl.training.checkpoint import find_checkpoint, load_checkpoint
 
         if config.model_path is None:
             raise ConfigError("trained needs model_path: the folder of a checkpoint or of a run")
-        self.checkpoint = load_checkpoint(Path(config.model_path))
+        folder = find_checkpoint(Path(config.model_path))
+        self.checkpoint = load_checkpoint(folder)
+        self.provenance = {"checkpoint": str(folder)}  # best/ or final/, where a run was named
         self.model = self.checkpoint.model.to(self.device).for_scoring(self.dtype)
         self.seq_length = int(self.model.network_config()["seq_length"])
         kind = self.checkpoint.inputs.kind
@@ -121,6 +123,8 @@ class TrainedReward(PointwiseRewardModel):
             raise RowErrors(faults)
 
     def _problem(self, item: "np.ndarray[Any, Any]") -> str | None:
+        import numpy as np
+
         network = self.model.network_config()
         if not len(item):
             return "the input is empty, expected at least one position"
@@ -136,6 +140,8 @@ class TrainedReward(PointwiseRewardModel):
                 return f"token {outside[0]} is outside the model's {vocab_size} ids"
         if channels is not None and (item.ndim != 2 or item.shape[1] != channels):
             return f"latents have shape {item.shape}, expected (length, {channels})"
+        if channels is not None and not np.isfinite(item).all():
+            return "latents hold NaN or infinity"
         return None
 
     def _timestep_problem(self, timesteps: list[float] | None, place: int) -> str | None:
