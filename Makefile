@@ -1,4 +1,4 @@
-# make quickstart   score the shipped data with several reward streams
+# make quickstart   train a reward model on the shipped data, evaluate it, score with it and others
 # make test         run the whole suite
 # make lint         check style and types
 # make clean        remove .venv, builds and caches; runs/ stays
@@ -18,9 +18,12 @@ QUICKSTART_OUT := runs/quickstart.jsonl
 
 .PHONY: quickstart test lint clean
 
+# One thread: the network is so small that two spend their time waiting for each other.
 quickstart: $(VENV)/.installed-ocr
-	$(BIN)/rewardctl validate-config examples/quickstart.yaml
-	@mkdir -p $(dir $(QUICKSTART_OUT))
+	$(BIN)/rewardctl validate-config examples/train_ukp.yaml examples/quickstart.yaml
+	$(BIN)/rewardctl validate-data examples/train_ukp.yaml
+	OMP_NUM_THREADS=1 $(BIN)/rewardctl train examples/train_ukp.yaml --overwrite
+	$(BIN)/rewardctl eval examples/train_ukp.yaml --compare convincing longer --overwrite
 	$(BIN)/rewardctl score examples/quickstart.yaml -o $(QUICKSTART_OUT) --overwrite
 
 # One thread for each test process: more only compete for the same cores.

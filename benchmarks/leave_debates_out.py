@@ -2,18 +2,20 @@
 
 A debate is left out, a model is trained on the others with the settings of examples/train_ukp.yaml,
 and its last state is judged on the debate, beside "the longer one is better" on the same pairs.
-The step count is fixed and nothing is picked by the debate that is judged.
+The step count is fixed and nothing is picked by the debate that is judged, but for the settings
+themselves: they were chosen on the two debates of the validation file.
 """
 
 import argparse
 import gzip
 import json
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure import one_thread
+from measure import one_thread, show
 
 if TYPE_CHECKING:
     from rewardctl.config.schema import Config
@@ -63,7 +65,7 @@ def main() -> None:
         for debate in debates:
             results.append(leave_out(debate, rows, Path(folder), steps=options.steps))
             print_result(results[-1])
-    print_summary(results)
+    show_summary(results)
 
 
 def read_rows() -> list[dict[str, Any]]:
@@ -88,7 +90,7 @@ def leave_out(
     write_rows(learnt, [row for row in rows if row["group"] != debate])
     config = config_for(learnt, judged, folder / "model", steps=steps)
     meta = train(TrainRequest(config, overwrite=True))
-    streams = evaluate(EvalRequest(config))["streams"]
+    streams = evaluate(EvalRequest(config, overwrite=True))["streams"]
     model, length = streams[MODEL], streams[LENGTH]
     near, near_length = (s["length"]["near_equal"] for s in (model, length))
     return DebateResult(
@@ -116,8 +118,8 @@ def config_for(learnt: Path, judged: Path, model: Path, *, steps: int | None) ->
     changes = {
         "train.data.path": learnt,
         "train.validation": "null",
-        "train.early_stopping": "null",
         "eval.data.path": judged,
+        "eval.output_dir": model.with_name("report"),
         "train.output_dir": model,
         f"rewards.{MODEL}.model_path": model,
     }
@@ -127,13 +129,10 @@ def config_for(learnt: Path, judged: Path, model: Path, *, steps: int | None) ->
 
 
 def print_line(*cells: str) -> None:
-    """One line of the table."""
+    """One line of the table, on stderr; figures go to stdout."""
     widths = (40, 6, 7, 7, 7, 9, 6, 7, 7, 6)
-    first, *rest = (
-        f"{cell:<{width}}" if place == 0 else f"{cell:>{width}}"
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    print(first + "".join(rest), flush=True)
+    aligned = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
+    print(f"{cells[0]:<{widths[0]}}" + "".join(aligned[1:]), file=sys.stderr, flush=True)
 
 
 def print_result(result: DebateResult) -> None:
@@ -155,33 +154,44 @@ def print_result(result: DebateResult) -> None:
     )
 
 
-def print_summary(results: list[DebateResult]) -> None:
-    """Debates won, and means over debates with intervals by debate."""
+def show_summary(results: list[DebateResult]) -> None:
+    """Debates won, shares of all pairs, and means over debates."""
+    pairs = sum(r.pairs for r in results)
+    show("debates", len(results), "debates")
+    show("model_over_length", sum(r.gain > 0 for r in results), "debates")
+    show("pairs", pairs, "pairs")
+    show("model_accuracy_of_all_pairs", sum(r.pairs * r.accuracy for r in results) / pairs, "share")
+    show(
+        "length_accuracy_of_all_pairs", sum(r.pairs * r.baseline for r in results) / pairs, "share"
+    )
+    show_mean("model_mean_accuracy", [r.accuracy for r in results])
+    show_mean("length_mean_accuracy", [r.baseline for r in results])
+    show_mean("difference_mean", [r.gain for r in results])
+    show_mean("model_mean_log_loss", [r.log_loss for r in results])
+    near = [(r.near_accuracy, r.near_baseline) for r in results]
+    told = [(model, length) for model, length in near if model is not None and length is not None]
+    show("near_equal_pairs", sum(r.near_pairs for r in results), "pairs")
+    if told:
+        show_mean("near_equal_model_mean_accuracy", [model for model, _ in told])
+        show_mean("near_equal_length_mean_accuracy", [length for _, length in told])
+        show_mean("near_equal_difference_mean", [model - length for model, length in told])
+
+
+def show_mean(name: str, values: list[float]) -> None:
+    """A mean over debates, each debate alike, and its interval by debate where there is one."""
     import numpy as np
 
     from rewardctl.evaluation.bootstrap import FEW_CLUSTERS, cluster_intervals
 
-    near = [r for r in results if r.near_accuracy is not None and r.near_baseline is not None]
-    print(f"model over length in {sum(r.gain > 0 for r in results)} of {len(results)} debates")
-    means = {
-        "mean over debates, model": [r.accuracy for r in results],
-        "mean over debates, length": [r.baseline for r in results],
-        "mean over debates, difference": [r.gain for r in results],
-        "near-equal lengths, model": [r.near_accuracy for r in near],
-        "near-equal lengths, length": [r.near_baseline for r in near],
-    }
-    for name, values in means.items():
-        figures = np.array(values, dtype=np.float64)
-        if not len(figures):
-            continue
-        interval = cluster_intervals({name: figures}, np.arange(len(figures)))[name]
-        bounds = "" if interval.low is None else f" [{interval.low:+.3f}, {interval.high:+.3f}]"
-        note = " unreliable" if interval.n_clusters < FEW_CLUSTERS else ""
-        print(f"{name}: {figures.mean():+.3f}{bounds}, {interval.n_clusters} clusters{note}")
-    pairs = sum(r.pairs for r in results)
-    micro = sum(r.pairs * r.accuracy for r in results) / pairs
-    micro_length = sum(r.pairs * r.baseline for r in results) / pairs
-    print(f"all {pairs} pairs: model {micro:.3f}, length {micro_length:.3f}")
+    figures = np.array(values, dtype=np.float64)
+    show(name, float(figures.mean()), "mean_of_debates")
+    interval = cluster_intervals({name: figures}, np.arange(len(figures)))[name]
+    if interval.low is None or interval.high is None:
+        return
+    # So few clusters make the interval too narrow.
+    unit = "unreliable_95%" if interval.n_clusters < FEW_CLUSTERS else "95%"
+    show(f"{name}_low", interval.low, unit)
+    show(f"{name}_high", interval.high, unit)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,10 @@ def _replaced(section: AnySection, **values: object) -> AnySection:
 
 def _stream(stream: RewardArguments, folder: Path, environ: Mapping[str, str]) -> RewardArguments:
     model_path = stream.model_path
-    if model_path is not None and os.path.lexists(absolute(model_path, folder)):
-        model_path = str(absolute(model_path, folder))
+    if model_path is not None:  # org/name may be the name of a model instead
+        path = absolute(model_path, folder)
+        if model_path.startswith((".", "/", "~")) or os.path.lexists(path):
+            model_path = str(path)
     return _replaced(stream, model_path=model_path, options=resolve_env(stream.options, environ))
 
 

@@ -158,7 +158,7 @@ def _run(
             output_dir=folder.path,
             inputs=InputFacts(
                 model_config.input,
-                TEMPLATE if model_config.input == "text" else None,
+                TEMPLATE if data.has_prompts else None,
                 section.overlong,
             ),
             encoder=data.encoder,

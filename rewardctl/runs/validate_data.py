@@ -31,6 +31,7 @@ class PreparedData:
     validation: list[EncodedRow] | None
     encoder: TextEncoder | None  # for text
     report: AuditReport  # with errors, nothing may be trained
+    has_prompts: bool  # whether texts were joined to prompts
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ def prepare_data(
         None if audited_held is None else list(audited_held.encoded or ()),
         encoder if model.input == "text" else None,
         report,
+        model.input == "text" and any(row.prompt for row in read.rows),
     )
 
 

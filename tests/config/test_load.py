@@ -185,3 +185,18 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 def test_the_same_file_gives_the_same_findings_twice(tmp_path: Path) -> None:
     path = write(tmp_path, "b: 1\na: 1\nrewards: [{nam: x, weight: heavy}]\n")
     assert check_config(path)[1] == check_config(path)[1]
+
+
+def test_a_model_path_that_is_written_as_a_path_starts_from_the_configs_folder(
+    tmp_path: Path,
+) -> None:
+    """It need not be there yet: training may make it."""
+    (tmp_path / "conf").mkdir()
+    config = tmp_path / "conf" / "c.yaml"
+    config.write_text(
+        "rewards:\n"
+        "  - {name: a, reward_model: length, model_path: ../runs/model}\n"
+        "  - {name: b, reward_model: length, model_path: org/model}\n"
+    )
+    paths = [stream.model_path for stream in load_config(config).rewards]
+    assert paths == [str(tmp_path / "runs" / "model"), "org/model"]

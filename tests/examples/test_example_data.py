@@ -1,5 +1,7 @@
 """The data that ship: licences, rows and pictures are there and fit each other."""
 
+import gzip
+import hashlib
 import json
 import runpy
 from collections import Counter
@@ -13,7 +15,9 @@ from PIL import Image, ImageChops, ImageStat
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 FOLDERS = sorted(path for path in (EXAMPLES / "data").iterdir() if path.is_dir())
-ROW_FILES = sorted(EXAMPLES.rglob("*.jsonl"))
+ROW_FILES = sorted([*EXAMPLES.rglob("*.jsonl"), *EXAMPLES.rglob("*.jsonl.gz")])
+UKP = EXAMPLES / "data" / "ukp-convarg"
+PAIR_FILES = [UKP / "train.jsonl.gz", UKP / "validation.jsonl.gz"]
 CONFIGS = sorted(EXAMPLES.rglob("*.yaml"))
 
 
@@ -23,8 +27,10 @@ def name_of(path: Path) -> str:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSONL file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """The rows of a JSONL file, compressed or not."""
+    stored = path.read_bytes()
+    text = (gzip.decompress(stored) if path.suffix == ".gz" else stored).decode("utf-8")
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 def media_of(row: dict[str, Any]) -> list[str]:
@@ -103,12 +109,35 @@ def test_the_signs_hold_right_and_wrong_texts() -> None:
     assert sum("“" in row["prompt"] for row in rows) == 1
 
 
+@pytest.mark.parametrize("path", PAIR_FILES, ids=name_of)
+def test_the_pairs_are_the_ones_whose_sums_the_readme_gives(path: Path) -> None:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert f"| `{path.name}` | {digest} |" in (UKP / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_debate_is_both_learnt_from_and_judged_on() -> None:
+    train, validation = ({row["group"] for row in rows_of(path)} for path in PAIR_FILES)
+    assert (len(train), len(validation)) == (11, 2)
+    assert not train & validation
+
+
+@pytest.mark.parametrize("path", PAIR_FILES, ids=name_of)
+def test_longer_wins_as_often_as_the_readme_says(path: Path) -> None:
+    gaps = [len(row["chosen"]) - len(row["rejected"]) for row in rows_of(path)]
+    share = sum((gap > 0) + 0.5 * (gap == 0) for gap in gaps) / len(gaps)
+    assert f"{share:.1%}".replace("%", " %") in (UKP / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=name_of)
-def test_every_declared_dataset_has_rows(config: Path) -> None:
-    datasets = yaml.safe_load(config.read_text(encoding="utf-8"))["data"]["datasets"]
-    assert datasets
-    for dataset in datasets:
-        assert rows_of(config.parent / dataset["path"])
+def test_every_declared_file_has_rows(config: Path) -> None:
+    sections = yaml.safe_load(config.read_text(encoding="utf-8"))
+    files = list(sections.get("data", {}).get("datasets", []))
+    if "train" in sections:
+        files += [sections["train"]["data"], sections["train"]["validation"]]
+        files += [sections["eval"]["data"]]
+    assert files
+    for file in files:
+        assert rows_of(config.parent / file["path"])
 
 
 def test_the_script_draws_the_signs_that_are_shipped(tmp_path: Path) -> None:

@@ -19,17 +19,44 @@ def run_python(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def score(config: str, out: Path) -> list[dict[str, Any]]:
+def rewardctl(*arguments: str | Path) -> str:
+    """What `rewardctl` says on stderr; it must end well."""
+    done = run_python("-m", "rewardctl", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+def score(config: str, out: Path, *options: str) -> list[dict[str, Any]]:
     """The output rows of `rewardctl score` over a config's declared datasets."""
-    done = run_python("-m", "rewardctl", "score", config, "-o", out)
-    assert done.returncode == 0, done.stderr
+    rewardctl("score", config, "-o", out, *options)
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    out = tmp_path_factory.mktemp("quickstart") / "out.jsonl"
-    return {row["id"]: row for row in score("examples/quickstart.yaml", out)}
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The quickstart's model after a tenth of its steps."""
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    steps = ("--set", "train.max_steps=20", "--set", "train.eval_every=20")
+    rewardctl("train", "examples/train_ukp.yaml", "--output-dir", folder, *steps)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quickstart(model: Path) -> dict[str, dict[str, Any]]:
+    out = model.with_name("out.jsonl")
+    place = f"rewards.convincing.model_path={model}"
+    rows = score("examples/quickstart.yaml", out, "--set", place)
+    return {row["id"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def report(model: Path) -> dict[str, Any]:
+    """The quickstart's report about that model."""
+    folder = model.with_name("eval")
+    place = f"rewards.convincing.model_path={model}"
+    rewardctl("eval", "examples/train_ukp.yaml", "--output-dir", folder, "--set", place)
+    found: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +98,13 @@ def test_quickstart_streams_apply_to_their_own_sets(
         for dataset in ("arguments", "instructions", "signs")
     }
     assert streams == {
-        "arguments": {"fitting_length", "fresh_words", "no_shouting", "unlike_its_rival"},
+        "arguments": {
+            "convincing",
+            "fitting_length",
+            "fresh_words",
+            "no_shouting",
+            "unlike_its_rival",
+        },
         "instructions": {"fitting_length", "fresh_words", "right_answer"},
         "signs": {"wanted_text", "small_file"},
     }
@@ -84,6 +117,24 @@ def test_quickstart_aggregate_is_the_weighted_sum_of_what_applies(
         applying = [name for name, applies in row["applicable"].items() if applies]
         expected = sum(row["weights"][name] * row["scores"][name] for name in applying)
         assert row["aggregate"] == pytest.approx(expected, abs=1e-12)  # order of additions
+
+
+def test_quickstart_audits_the_pairs_it_learns_from() -> None:
+    done = run_python("-m", "rewardctl", "validate-data", "examples/train_ukp.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"longer wins" alone is right on 76.2% of 7,917 pairs' in done.stdout
+    assert "7,928 rows read, 7,928 used" in done.stdout
+
+
+def test_quickstart_judges_the_model_beside_length_on_the_same_pairs(
+    report: dict[str, Any],
+) -> None:
+    model, length = report["streams"]["convincing"], report["streams"]["longer"]
+    assert model["n_pairs"] == length["n_pairs"] == 1391
+    # 1129 of the 1391 validation pairs have the longer side chosen, 4 have equal lengths.
+    assert length["accuracy"]["value"] == pytest.approx((1129 + 4 / 2) / 1391)
+    assert model["length"]["near_equal"]["n_pairs"] == 125
+    assert model["accuracy"]["n_clusters"] == 2
 
 
 def test_quickstart_right_answers_are_the_preferred_ones(

@@ -59,7 +59,8 @@ class TrainedReward(PointwiseRewardModel):
         fields = {"text": ("response",), "tokens": ("tokens",), "latents": ("latents",)}[kind]
         aware = self.model.timestep_aware
         self.required_fields = (*fields, "timestep") if aware else fields
-        self.optional_fields = ("prompt",) if kind == "text" else ()
+        # A model that never saw a prompt is not shown one.
+        self.optional_fields = ("prompt",) if self.checkpoint.inputs.template else ()
         self.scale = (0.0, 1.0)
         if config.options.normalize:
             facts = self.checkpoint.scores

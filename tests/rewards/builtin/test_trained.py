@@ -12,7 +12,7 @@ from train_project import NETWORK, make_model
 
 from rewardctl.config.schema import RewardArguments
 from rewardctl.data.samples import BaseSample
-from rewardctl.data.tokenizer import TextEncoder
+from rewardctl.data.tokenizer import TEMPLATE, TextEncoder
 from rewardctl.errors import ConfigError, DataError, RowErrors
 from rewardctl.rewards.loader import load_reward_model
 from rewardctl.rewards.reward_processor import RewardProcessor
@@ -37,7 +37,7 @@ def save(
     size = {"text": {"vocab_size": 256, "seq_length": 40}, "tokens": {}}
     size["latents"] = {"vocab_size": None, "in_channels": 3}
     model = make_model(shaken=True, **{**size[kind], **network}).eval()
-    inputs = InputFacts(kind, None, overlong)
+    inputs = InputFacts(kind, TEMPLATE if kind == "text" else None, overlong)
     save_checkpoint(folder, Checkpoint(model, inputs, encoder, None, scores))
     return model
 
@@ -324,3 +324,11 @@ def test_scores_are_the_same_in_any_order_and_company(build: Build, tmp_path: Pa
 def test_calls_are_large_by_default(build: Build, tmp_path: Path) -> None:
     save(tmp_path)
     assert build("trained", model_path=str(tmp_path)).default_batch_size == 1024
+
+
+def test_a_model_that_learnt_without_prompts_is_shown_none(build: Build, tmp_path: Path) -> None:
+    encoder = TextEncoder.byte_encoder()
+    model = make_model(vocab_size=encoder.vocab_size)
+    save_checkpoint(tmp_path, Checkpoint(model, InputFacts("text", None), encoder))
+    reward = build("trained", model_path=str(tmp_path))
+    assert (reward.required_fields, reward.optional_fields) == (("response",), ())
