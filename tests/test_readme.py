@@ -12,8 +12,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# Commands shown as indented text: they install, or belong to another tool.
-INSTALLS = ("make ", "pip install ", "- run: ")
 
 
 @pytest.fixture(scope="module")
