@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from train_project import (
     MODEL,
     NETWORK,
@@ -185,3 +186,29 @@ def test_a_run_resumes_without_its_start(project: TrainProject, start: Checkpoin
     # warmup is int(0.1 * steps) = 0 in both
     one, other = (project.folder / n / "final" / "model.safetensors" for n in ("whole", "run"))
     assert one.read_bytes() == other.read_bytes()
+
+
+# ---------------------------------------------------------------- starting from a generator
+
+
+def test_blocks_of_a_generator_are_taken_and_told(project: TrainProject) -> None:
+    torch.manual_seed(5)
+    blocks = {
+        name: torch.randn_like(weight)
+        for name, weight in make_model().state_dict().items()
+        if name.startswith("blocks.")
+    }
+    save_file(blocks, project.folder / "generator.safetensors")
+    notes: list[str] = []
+    project.write(model={**MODEL, "init_from": "generator.safetensors"})
+    train(request(project), on_note=notes.append)
+    assert f"{len(blocks)} tensors of the blocks taken" in notes[0]
+    assert "as initialised: " in notes[0]
+
+
+def test_metrics_go_to_tensorboard_too(project: TrainProject) -> None:
+    project.write(report_to="tensorboard")
+    run(project)
+    events = list((project.run / "tensorboard").glob("events.out.tfevents.*"))
+    assert len(events) == 1
+    assert b"grad_norm" in events[0].read_bytes()
