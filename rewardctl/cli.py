@@ -1,10 +1,11 @@
-"""The command line: options, printing and exit codes. Nothing else prints or exits.
+"""The command line: options, printing and exit codes. Nothing else but __main__ prints or exits.
 
 What a command does stands in runs/; it is imported inside the command, so that help stays quick.
 """
 
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -21,40 +22,40 @@ from rewardctl.cli_score import score
 from rewardctl.cli_terminal import DebugOption, JsonOption, SetOption
 from rewardctl.cli_train import train, validate_data
 from rewardctl.errors import RewardctlError, printable
+from rewardctl.runs.interrupt import CommandSignals, Interrupted
 
 if TYPE_CHECKING:
     from rewardctl.rewards.catalog import RewardEntry
 
 EXIT_USAGE = 2
 EXIT_FAILED = 4
-EXIT_INTERRUPTED = 130  # 128 + SIGINT
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
 # Click's own base class of usage errors, which Typer keeps in different places.
 _ClickError: Any = typer.BadParameter.__mro__[2]
 
 
-class _ReaderGone(Exception):
-    """Whoever read our output has stopped. Click would turn a BrokenPipeError into exit code 1."""
+class _PastTyper(Exception):
+    """Carries its cause past Typer, which would make a bare exit code of it."""
 
 
 @contextmanager
-def _noticing_reader() -> Iterator[None]:
+def _past_typer() -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError as error:
-        raise _ReaderGone from error
+    except (BrokenPipeError, EOFError, KeyboardInterrupt) as error:
+        raise _PastTyper from error
 
 
 class _Commands(TyperGroup):
-    """The commands, with a reader who has gone told apart."""
+    """The commands, with their errors as they were raised."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _noticing_reader():
+        with _past_typer():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        with _noticing_reader():
+        with _past_typer():
             return super().invoke(ctx)
 
 
@@ -81,31 +82,42 @@ class OutputFormat(StrEnum):
     github = "github"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, signals: CommandSignals | None = None) -> int:
     """Run the command line and return its exit code.
 
     Args:
         arguments: Without the program's name; None: those of the process.
+        signals: Where they were taken over; None: they are as Python has them.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with _noticing_reader():
-            result = app(given, prog_name="rewardctl", standalone_mode=False)
-            sys.stdout.flush()
-        return result if isinstance(result, int) else 0
-    except _ReaderGone:
+        return _run(given)
+    except BrokenPipeError:  # whoever read our output has stopped
         _drop_output()
         return EXIT_READER_GONE
-    except (KeyboardInterrupt, typer.Abort):
-        return EXIT_INTERRUPTED
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
+        came = signals.signum if signals else None
+        if isinstance(error, KeyboardInterrupt):
+            came = came or signal.SIGINT
+        # A signal counts, whatever the code that it interrupted made of the exception.
+        if came and not isinstance(error, Interrupted):
+            error = Interrupted(came).with_traceback(error.__traceback__)
         return _report(error, debug="--debug" in given)
 
 
-def _report(error: Exception, *, debug: bool) -> int:
+def _run(arguments: list[str]) -> int:
+    try:
+        result = app(arguments, prog_name="rewardctl", standalone_mode=False)
+    except _PastTyper as carrier:
+        raise carrier.__cause__ or carrier from None
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: Exception | KeyboardInterrupt, *, debug: bool) -> int:
     """Show an error on stderr and return its exit code."""
     if debug:
         traceback.print_exception(error)

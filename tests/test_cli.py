@@ -202,6 +202,15 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(["validate-config", "good.yaml"]) == 130
 
 
+def test_an_end_of_file_is_an_error_as_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a cut pickle, say; the command line's library would end silently, as by Ctrl-C."""
+    raising(EOFError("ran out of input"), monkeypatch)
+    assert cli.main(["validate-config", "good.yaml"]) == 4
+    assert "unexpected EOFError: ran out of input" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["schema"], ["--help"], ["schema", "--help"]])
 def test_a_reader_that_has_gone_ends_with_141_and_no_word(arguments: list[str]) -> None:
     read, write = os.pipe()

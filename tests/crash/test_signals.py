@@ -3,12 +3,14 @@
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from crash_job import logged_calls
 from crash_runs import (
     ENV,
+    Ended,
     ForkServer,
     beside,
     calls_in_journal,
@@ -16,6 +18,7 @@ from crash_runs import (
     finish,
     meta_of,
     names_in,
+    rows_of,
     started,
     wait_until,
     write_jsonl,
@@ -137,17 +140,88 @@ def test_call_that_does_not_end_is_cut_after_the_grace(tmp_path: Path, server: F
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_signal_before_the_first_call(signum: signal.Signals, tmp_path: Path) -> None:
-    """While torch is imported and the model built; a shell shows -2 as 130 and -15 as 143."""
+    """While torch is imported and the model built."""
     write_job(tmp_path)
     lock = beside(tmp_path / "out.jsonl", ".partial.lock")
     with started(*ARGUMENTS, cwd=tmp_path, env=environment(tmp_path)) as process:
         wait_until(lock.exists, process)
         process.send_signal(signum)
         ended = finish(process)
-    assert ended.code in (128 + signum, -signum)
+    assert ended.code == 128 + signum
     assert "Traceback" not in ended.err
     assert not (tmp_path / "out.jsonl").exists()
     assert not beside(tmp_path / "out.jsonl", ".partial").exists()
+
+
+def run_until(moment: str, signals: Sequence[int], folder: Path, *, opened: bool = False) -> Ended:
+    """A run of one row that is held at a moment and gets the signals there."""
+    write_jsonl(folder / "rows.jsonl", ROWS[:1])
+    (folder / "config.yaml").write_text(
+        "rewards:\n  - {name: moment, reward_model: 'crash_moments:MomentReward'}\n"
+    )
+    env = {**environment(folder), "CRASH_MOMENT": moment}
+    with started(*ARGUMENTS, cwd=folder, env=env) as process:
+        wait_until((folder / "arrived").exists, process)
+        for signum in signals:
+            process.send_signal(signum)
+        if opened:
+            (folder / "open").touch()
+        return finish(process)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "import",
+        "import that makes another error of it",
+        "import that swallows it",
+        "import, in a destructor",
+    ],
+)
+def test_signal_while_a_module_is_imported(
+    moment: str, signum: signal.Signals, tmp_path: Path
+) -> None:
+    """What the import makes of the exception changes nothing."""
+    ended = run_until(moment, [signum], tmp_path)
+    assert ended.code == 128 + signum
+    assert "Traceback" not in ended.err
+    assert ended.err.splitlines()[-1].startswith(f"rewardctl: error: {signum.name}: stopped")
+    assert not (tmp_path / "out.jsonl").exists()
+    assert not (tmp_path / "calls.log").exists()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_a_finished_process_ends(signum: signal.Signals, tmp_path: Path) -> None:
+    """The output is complete; a clean-up that hangs is left at once."""
+    ended = run_until("atexit", [signum], tmp_path)
+    assert ended.code == 128 + signum
+    assert "Traceback" not in ended.err
+    assert [row["id"] for row in rows_of(tmp_path / "out.jsonl")] == [0]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_signal_at_the_very_end_changes_nothing(signum: signal.Signals, tmp_path: Path) -> None:
+    """Python has put its own handlers away by then, under which the process would be killed."""
+    ended = run_until("very end", [signum], tmp_path, opened=True)
+    assert (ended.code, "Traceback" in ended.err) == (0, False)
+    assert [row["id"] for row in rows_of(tmp_path / "out.jsonl")] == [0]
+
+
+def test_background_job_of_a_script_ignores_ctrl_c(tmp_path: Path) -> None:
+    """A shell starts `command &` in a script with SIGINT ignored: Ctrl-C is not meant for it."""
+    write_job(tmp_path)
+    inherited = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with started(*ARGUMENTS, cwd=tmp_path, env=environment(tmp_path)) as process:
+            wait_until((tmp_path / "arrived").exists, process)
+            send(process, signal.SIGINT, tmp_path)
+            (tmp_path / "open").touch()
+            ended = finish(process)
+    finally:
+        signal.signal(signal.SIGINT, inherited)
+    assert ended.code == 0, ended.err
+    assert len(rows_of(tmp_path / "out.jsonl")) == len(ROWS)
 
 
 def test_signal_while_stdin_is_awaited(tmp_path: Path) -> None:
