@@ -17,11 +17,13 @@ from typing import Any, Literal
 
 from rewardctl.config.schema import MediaConfig
 from rewardctl.data.media import decode
+from rewardctl.data.media_image import keep_freed_images
 from rewardctl.data.media_ref import MediaRef
 from rewardctl.errors import RowError, RunError
 
 MediaUse = tuple[Hashable, str, MediaRef | list[MediaRef]]  # token, kind, file or frames
 
+KEPT_IMAGES = 32  # freed ones; the images of a call and of the decodes meanwhile
 CLOSE_S = 2.0  # how long close() waits for decodes that are under way
 
 
@@ -46,12 +48,9 @@ class _File:
 class _Call:
     number: int  # in announced order
     uses: list[tuple[Hashable, _File]]
+    files: list[_File]  # of the uses, each once
     size: int = 0  # bytes of the media that it was given
     is_given: bool = False
-
-    @property
-    def files(self) -> list[_File]:
-        return list(dict.fromkeys(file for _, file in self.uses))
 
 
 class MediaPool:
@@ -73,6 +72,7 @@ class MediaPool:
         self._settings = settings
         self._thread_count = min(4, os.cpu_count() or 1) if threads is None else threads
         self._threads: list[threading.Thread] = []
+        self._kept_before = 0
         self._lock = threading.Lock()
         self._work_came = threading.Condition(self._lock)
         self._decode_ended = threading.Condition(self._lock)
@@ -92,17 +92,22 @@ class MediaPool:
         with self._lock:
             assert call not in self._calls, f"call {call!r} is announced twice"
             number = next(self._numbers)
-            entry = self._calls[call] = _Call(number, [])
+            used: list[tuple[Hashable, _File]] = []
             for token, kind, ref, key in keyed:
                 file = self._files.get(key)
                 if file is None:
                     file = self._files[key] = _File(key, kind, ref)
                     heapq.heappush(self._queue, (number, next(self._numbers), file))
                 file.calls[number] = None
-                entry.uses.append((token, file))
+                used.append((token, file))
+            self._calls[call] = _Call(number, used, list(dict.fromkeys(file for _, file in used)))
             self._work_came.notify_all()
             if uses and not self._threads and not self._is_closed:
                 self._start_threads()
+
+    def __contains__(self, call: Hashable) -> bool:
+        """Whether a call was announced and not released."""
+        return call in self._calls
 
     def acquire(self, call: Hashable) -> dict[Hashable, Any]:
         """The call's media by token, each the call's own: decoded, or the RowError instead.
@@ -153,8 +158,11 @@ class MediaPool:
         deadline = time.monotonic() + CLOSE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        if self._threads:
+            keep_freed_images(self._kept_before)
 
     def _start_threads(self) -> None:
+        self._kept_before = keep_freed_images(KEPT_IMAGES)
         for _ in range(self._thread_count):
             # Daemons: a decode that hangs must not keep the process from ending.
             thread = threading.Thread(target=self._decode_ahead, name="media", daemon=True)

@@ -13,7 +13,7 @@ from rewardctl.data.media_pool import MediaPool
 from rewardctl.data.row_stream import InputRow
 from rewardctl.data.samples import BaseSample
 from rewardctl.errors import ContractError, RowError
-from rewardctl.rewards.inputs import MediaUse, media_uses
+from rewardctl.rewards.inputs import media_uses
 from rewardctl.rewards.plan import Call
 from rewardctl.rewards.reward_buffer import Lane
 from rewardctl.rewards.reward_processor import RewardProcessor
@@ -122,7 +122,7 @@ class ScoreLoop:
         self._check_limit()
         window.calls = [call for call in window.calls if not self._restore(window, call)]
         for call in window.calls:
-            uses = self._media_uses(window, call)
+            uses = media_uses(call.fields, _samples_of(window, call))
             if uses:
                 self._pool.expect(_call_key(window, call), uses)
         for call in window.calls:
@@ -171,12 +171,13 @@ class ScoreLoop:
         """Run one call and journal it; on a lane's thread for async streams."""
         self._stop.check()  # a lane goes on to the next call by itself
         samples = _samples_of(window, call)
-        has_media = bool(media_uses(call.fields, samples))
+        key = _call_key(window, call)
+        has_media = key in self._pool
         media = None
         started = time.perf_counter()
         try:
             if has_media:
-                media = self._pool.acquire(_call_key(window, call))
+                media = self._pool.acquire(key)
                 started = time.perf_counter()
             result = self._processor.run_call(
                 call, samples, media=media, repeat_rows=self._failures.limit.allows_some
@@ -186,15 +187,12 @@ class ScoreLoop:
             raise ContractError(masked(text, self._secrets)) from error
         finally:
             if has_media:
-                self._pool.release(_call_key(window, call))
+                self._pool.release(key)
         seconds = time.perf_counter() - started
         for place, fault in result.faults.items():
             result.faults[place] = RowError(fault.status, masked(str(fault), self._secrets))
         self._output.add_call(call_record(window, call, result, seconds))
         return result, seconds
-
-    def _media_uses(self, window: Window, call: Call) -> list[MediaUse]:
-        return media_uses(call.fields, _samples_of(window, call))
 
     def _finish_call(self, window: Window, call: Call, finished: Finished) -> None:
         """Put a call's cells in their places."""

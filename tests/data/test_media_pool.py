@@ -70,6 +70,23 @@ def take(pool: MediaPool, call: Hashable) -> list[float]:
 # Real files
 
 
+def test_memory_of_freed_images_is_kept_for_the_next_ones_until_the_pool_is_closed(tmp_path):
+    for place in range(3):
+        Image.new("RGB", (64, 64), (place, 0, 0)).save(tmp_path / f"{place}.png")
+    root = MediaRoot(tmp_path)
+    before, kept = Image.core.get_blocks_max(), Image.core.get_stats()["blocks_cached"]
+    pool = MediaPool(MediaConfig(), threads=1)
+    for place in range(3):
+        pool.expect(place, [(0, "image", parse_media(f"{place}.png", root))])
+    for place in range(3):
+        assert pool.acquire(place)[0].getpixel((0, 0)) == (place, 0, 0)
+        pool.release(place)
+    assert Image.core.get_stats()["blocks_cached"] > kept
+    pool.close()
+    assert Image.core.get_blocks_max() == before
+    assert Image.core.get_stats()["blocks_cached"] <= before
+
+
 def test_images_are_decoded_once_for_two_streams_in_two_threads(tmp_path):
     for place in range(12):
         Image.new("RGB", (32, 32), (place, 0, 0)).save(tmp_path / f"{place}.png")
