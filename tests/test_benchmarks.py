@@ -18,6 +18,7 @@ TINY = {
     "score_overhead.py": ["--rows", "600", "--rounds", "1"],
     "score_speed.py": ["--nano", "4", "--small", "2", "--rounds", "1"],
     "train_speed.py": ["--nano", "2", "--small", "1", "--steps", "1", "--rounds", "1"],
+    "trained_stream.py": ["--rows", "4", "--rounds", "1"],
 }
 FIGURES = {
     "async_lanes.py": ["workers_1_share_of_ideal", "workers_8_share_of_ideal"],
@@ -28,6 +29,7 @@ FIGURES = {
     "score_overhead.py": ["score_rows_per_cpu_second", "score_over_bare_loop"],
     "score_speed.py": ["nano_fp32_over_plain", "small_bf16_over_plain"],
     "train_speed.py": ["nano_fp32_over_plain", "small_computed_over_real"],
+    "trained_stream.py": ["tokens_over_model_calls", "text_over_model"],
 }
 
 

@@ -243,7 +243,7 @@ def _read_text(column: str, value: Any, _: MediaRoot) -> str:
 
 
 def _read_tokens(column: str, value: Any, _: MediaRoot) -> list[int]:
-    if type(value) is not list or not set(map(type, value)) <= {int}:
+    if type(value) is not list or list(map(type, value)).count(int) != len(value):
         _refuse(column, "a list of integers", value)
     tokens: list[int] = value
     if tokens and not 0 <= min(tokens) <= max(tokens) <= _MAX_TOKEN:

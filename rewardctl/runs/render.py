@@ -135,9 +135,12 @@ class RowRenderer:
         }
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 def _dump(out: dict[str, Any]) -> bytes:
     try:
-        return json.dumps(out, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        return _encode(out).encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair: JSON can escape it, UTF-8 cannot hold it
         return json.dumps(out, allow_nan=False).encode() + b"\n"
 

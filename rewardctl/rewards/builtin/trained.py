@@ -54,7 +54,10 @@ class TrainedReward(PointwiseRewardModel):
         self.checkpoint = load_checkpoint(folder)
         self.provenance = {"checkpoint": str(folder)}  # best/ or final/, where a run was named
         self.model = self.checkpoint.model.to(self.device).for_scoring(self.dtype)
-        self.seq_length = int(self.model.network_config()["seq_length"])
+        network = self.model.network_config()
+        self.seq_length = int(network["seq_length"])
+        self.vocab_size: int | None = network["vocab_size"]  # of tokens
+        self.in_channels: int | None = network["in_channels"]  # of latents
         kind = self.checkpoint.inputs.kind
         fields = {"text": ("response",), "tokens": ("tokens",), "latents": ("latents",)}[kind]
         aware = self.model.timestep_aware
@@ -115,6 +118,8 @@ class TrainedReward(PointwiseRewardModel):
         """Name the rows that this model cannot score; the processor scores the others without
         them.
         """
+        if timesteps is None and self._all_fit(items):
+            return
         faults = {}
         for place, item in enumerate(items):
             problem = self._problem(item) or self._timestep_problem(timesteps, place)
@@ -123,10 +128,21 @@ class TrainedReward(PointwiseRewardModel):
         if faults:
             raise RowErrors(faults)
 
+    def _all_fit(self, items: "list[np.ndarray[Any, Any]]") -> bool:
+        """Whether these are token ids that the model can score, seen at once: one by one they take
+        as long to look at as to read.
+        """
+        import numpy as np
+
+        lengths = list(map(len, items))
+        if self.vocab_size is None or not 0 < min(lengths) <= max(lengths) <= self.seq_length:
+            return False
+        flat = np.concatenate(items)
+        return bool(flat.min() >= 0 and flat.max() < self.vocab_size)
+
     def _problem(self, item: "np.ndarray[Any, Any]") -> str | None:
         import numpy as np
 
-        network = self.model.network_config()
         if not len(item):
             return "the input is empty, expected at least one position"
         if len(item) > self.seq_length:
@@ -134,11 +150,11 @@ class TrainedReward(PointwiseRewardModel):
                 f"the input has {len(item)} positions, the model takes {self.seq_length}; shorten "
                 "it, or train with overlong: keep_head or keep_tail"
             )
-        vocab_size, channels = network["vocab_size"], network["in_channels"]
-        if vocab_size is not None:
-            outside = item[(item < 0) | (item >= vocab_size)]
+        if self.vocab_size is not None:
+            outside = item[(item < 0) | (item >= self.vocab_size)]
             if len(outside):
-                return f"token {outside[0]} is outside the model's {vocab_size} ids"
+                return f"token {outside[0]} is outside the model's {self.vocab_size} ids"
+        channels = self.in_channels
         if channels is not None and (item.ndim != 2 or item.shape[1] != channels):
             return f"latents have shape {item.shape}, expected (length, {channels})"
         if channels is not None and not np.isfinite(item).all():
