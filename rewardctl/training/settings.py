@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from rewardctl.errors import UsageError
 from rewardctl.training.losses import LossConfig
 
 # What `resume` may change; everything else is part of the run.
@@ -30,7 +31,11 @@ class EarlyStop:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a run learns. What `resume` must find unchanged, but for FREE_SETTINGS."""
+    """How a run learns. What `resume` must find unchanged, but for FREE_SETTINGS.
+
+    Raises:
+        UsageError: a number of rows, steps or checkpoints is below 1.
+    """
 
     lr: float = 1e-4
     batch_size: int = 32  # rows of one optimizer step
@@ -50,3 +55,9 @@ class TrainSettings:
     eval_every: int = 100
     save_every: int = 100
     keep_last: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the counts."""
+        for name in ("batch_size", "log_every", "eval_every", "save_every", "keep_last"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}: expected at least 1, got {getattr(self, name)}")

@@ -117,8 +117,7 @@ class RewardModelTrainer:
         self.warnings: list[str] = []
         self.notes: list[str] = []  # about what a resumed run goes on with
         self.new_steps = 0  # of the last `train`
-        self.optimizer = build_adamw(self.model, lr=lr, weight_decay=weight_decay)
-        self.average = WeightAverage(self.model, self.settings.ema_decay)
+        self._forget_steps()
 
     # ---------------------------------------------------------------- one run
 
@@ -131,7 +130,8 @@ class RewardModelTrainer:
         resume: bool = False,
         on_begin: Callable[[], None] = lambda: None,
     ) -> dict[str, list[float]]:
-        """Train to the end and return the history.
+        """Train to the end and return the history. A second call is a run of its own, from the
+        weights as they are.
 
         Args:
             epochs, log_every, eval_every: override the settings (3, 10 and 100).
@@ -144,7 +144,7 @@ class RewardModelTrainer:
 
         Raises:
             RunError: a loss is not finite (its rows are named), or a checkpoint cannot be written.
-            UsageError: `resume` under other settings.
+            UsageError: `resume` under other settings or without an output_dir; no step to make.
         """
         changes = {"epochs": epochs, "log_every": log_every, "eval_every": eval_every}
         given: dict[str, Any] = {n: value for n, value in changes.items() if value is not None}
@@ -179,6 +179,9 @@ class RewardModelTrainer:
     def _begin(self, *, resume: bool) -> None:
         if self.total_steps < 1:
             raise UsageError("zero optimizer steps: give epochs or max_steps of at least 1")
+        if resume and self.folder is None:
+            raise UsageError("nothing to resume from: give the trainer the output_dir of the run")
+        self._forget_steps()
         newest = []
         if self.folder is not None:
             self.folder.open(resume=resume, overwrite=False)
@@ -192,6 +195,12 @@ class RewardModelTrainer:
         self.progress = TrainProgress(warmup_steps=warmup)
         if self.val_rows:
             self._judge(self.val_rows[: self.settings.batch_size])  # fails now rather than late
+
+    def _forget_steps(self) -> None:
+        """The optimizer and the average as before the first step."""
+        settings = self.settings
+        self.optimizer = build_adamw(self.model, lr=settings.lr, weight_decay=settings.weight_decay)
+        self.average = WeightAverage(self.model, settings.ema_decay)
 
     def _restore(self, checkpoint: Path) -> None:
         assert self.folder is not None

@@ -40,6 +40,37 @@ def test_training_does_not_depend_on_the_users_random_numbers() -> None:
     assert are_equal(*found)
 
 
+def test_a_second_run_is_as_one_of_a_new_trainer_on_the_weights_of_the_first() -> None:
+    options = {"epochs": 2, "ema_decay": 0.5}
+    first = make_model()
+    trainer = make_trainer(token_rows(8), model=first, **options)
+    trainer.train()
+    other = make_model()
+    other.load_state_dict(first.state_dict())
+    trainer.train()
+    fresh = make_trainer(token_rows(8), model=other, **options)
+    fresh.train()
+    assert are_equal(weights_of(first), weights_of(other))
+    assert are_equal(trainer.average.weights or {}, fresh.average.weights or {})
+
+
+@pytest.mark.parametrize("name", ["batch_size", "log_every", "eval_every", "save_every"])
+def test_a_count_below_one_is_refused(name: str) -> None:
+    with pytest.raises(UsageError) as error:
+        make_trainer(token_rows(4), epochs=1, **{name: 0}).train()
+    assert str(error.value) == f"{name}: expected at least 1, got 0"
+
+
+def test_a_count_below_one_is_refused_in_the_call_too() -> None:
+    with pytest.raises(UsageError, match="log_every: expected at least 1, got 0"):
+        make_trainer(token_rows(4)).train(log_every=0)
+
+
+def test_resuming_without_an_output_dir_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing to resume from: give the trainer the output_dir"):
+        make_trainer(token_rows(4)).train(resume=True)
+
+
 def test_nothing_is_written_without_an_output_dir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
