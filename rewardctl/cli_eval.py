@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rewardctl.cli_terminal import (
+    AllowImportOption,
+    AllowMediaOption,
     DebugOption,
-    ProgressKind,
+    MaxErrorsOption,
+    ProgressOption,
     SetOption,
     row_progress,
     say,
@@ -69,10 +72,7 @@ def evaluate(
         typer.Option("--output-dir", "-o", metavar="DIR", help="Folder of scores and report."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an old report.")] = False,
-    max_errors: Annotated[
-        str,
-        typer.Option("--max-errors", metavar="N|P%", help="Failed rows that do not stop the run."),
-    ] = "0",
+    max_errors: MaxErrorsOption = "0",
     fail_under: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,16 +90,10 @@ def evaluate(
         ),
     ] = None,
     overrides: SetOption = None,
-    allow_media: Annotated[
-        list[Path] | None,
-        typer.Option("--allow-media", metavar="DIR", help="More folders media may lie in."),
-    ] = None,
-    allow_import: Annotated[
-        list[str] | None,
-        typer.Option("--allow-import", metavar="PREFIX", help="Only import classes below these."),
-    ] = None,
+    allow_media: AllowMediaOption = None,
+    allow_import: AllowImportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
-    progress: Annotated[ProgressKind, typer.Option(help="How progress is shown.")] = "auto",
+    progress: ProgressOption = "auto",
     debug: DebugOption = False,
 ) -> None:
     """Measure how good reward streams are on preference rows.

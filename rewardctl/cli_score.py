@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rewardctl.cli_terminal import (
+    AllowImportOption,
+    AllowMediaOption,
     DebugOption,
+    MaxErrorsOption,
     ProgressKind,
+    ProgressOption,
     SetOption,
     row_progress,
     say,
@@ -53,10 +57,7 @@ def score(
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors", help="Score only the failed cells again.")
     ] = False,
-    max_errors: Annotated[
-        str,
-        typer.Option("--max-errors", metavar="N|P%", help="Failed rows that do not stop the run."),
-    ] = "0",
+    max_errors: MaxErrorsOption = "0",
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, metavar="N", help="Score the first N rows only.")
     ] = None,
@@ -72,14 +73,8 @@ def score(
         Path | None,
         typer.Option("--media-root", help="Folder of media paths; default: the JSONL's folder."),
     ] = None,
-    allow_media: Annotated[
-        list[Path] | None,
-        typer.Option("--allow-media", metavar="DIR", help="More folders media may lie in."),
-    ] = None,
-    allow_import: Annotated[
-        list[str] | None,
-        typer.Option("--allow-import", metavar="PREFIX", help="Only import classes below these."),
-    ] = None,
+    allow_media: AllowMediaOption = None,
+    allow_import: AllowImportOption = None,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan; load no model, write nothing.")
     ] = False,
@@ -88,7 +83,7 @@ def score(
         Path | None,
         typer.Option("--report", metavar="FILE.html", help="A page of distributions, failures."),
     ] = None,
-    progress: Annotated[ProgressKind, typer.Option(help="How progress is shown.")] = "auto",
+    progress: ProgressOption = "auto",
     debug: DebugOption = False,
 ) -> None:
     """Score a JSONL dataset with several reward streams.

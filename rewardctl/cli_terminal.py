@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -22,6 +23,19 @@ SetOption = Annotated[
         help="Replace one value, as rewards.0.weight=0.5 or rewards.NAME.weight=0.5. Repeatable.",
     ),
 ]
+MaxErrorsOption = Annotated[
+    str,
+    typer.Option("--max-errors", metavar="N|P%", help="Failed rows that do not stop the run."),
+]
+AllowMediaOption = Annotated[
+    list[Path] | None,
+    typer.Option("--allow-media", metavar="DIR", help="More folders media may lie in."),
+]
+AllowImportOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-import", metavar="PREFIX", help="Only import classes below these."),
+]
+ProgressOption = Annotated[ProgressKind, typer.Option(help="How progress is shown.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 

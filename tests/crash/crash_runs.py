@@ -35,19 +35,27 @@ class Ended:
 
 
 class ForkServer:
-    """Starts `rewardctl score` in milliseconds, and kills it where a test says."""
+    """Starts `rewardctl` in milliseconds, and kills it where a test says.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        script: the server; which modules it has loaded before is its own.
+    """
+
+    def __init__(self, folder: Path, *, script: str = "crash_server.py") -> None:
         self._folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "crash_server.py")],
+            [sys.executable, str(HERE / script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=ENV,
             text=True,
         )
 
-    def score(
+    def score(self, *arguments: str | Path, cwd: Path, **settings: Any) -> Ended:
+        """Run `rewardctl score`; settings as of `run`."""
+        return self.run("score", *arguments, cwd=cwd, **settings)
+
+    def run(
         self,
         *arguments: str | Path,
         cwd: Path,
@@ -67,7 +75,7 @@ class ForkServer:
         """
         out, err = self._folder / "stdout", self._folder / "stderr"
         request = {
-            "argv": ["score", *map(str, arguments)],
+            "argv": list(map(str, arguments)),
             "cwd": str(cwd),
             "stdin": str(stdin),
             "stdout": str(out),

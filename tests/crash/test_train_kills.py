@@ -3,7 +3,6 @@ that of one nobody disturbed.
 """
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crash_runs import ENV, HERE, TIMEOUT_S, Ended, names_in, wait_until, write_jsonl
+from crash_runs import ENV, TIMEOUT_S, ForkServer, names_in, wait_until, write_jsonl
 from train_project import MODEL, token_records
 
 SEED = 20250117
@@ -38,58 +37,6 @@ CONFIG = {
 STEPS = 24  # 30 rows, 8 steps an epoch
 
 
-class TrainServer:
-    """Starts `rewardctl train` in milliseconds, and kills it where a test says."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "train_server.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=ENV,
-            text=True,
-        )
-
-    def train(
-        self,
-        *arguments: str | Path,
-        cwd: Path,
-        max_file_bytes: int | None = None,
-        kill_at: tuple[Path, int] | None = None,
-        kill_after_s: float = 0.0,
-    ) -> Ended:
-        """Run to the end, or until `kill_at` has that many bytes, `kill_after_s` later."""
-        out, err = self._folder / "stdout", self._folder / "stderr"
-        request = {
-            "argv": ["train", "config.yaml", *map(str, arguments)],
-            "cwd": str(cwd),
-            "stdin": os.devnull,
-            "stdout": str(out),
-            "stderr": str(err),
-            "env": {},
-            "max_file_bytes": max_file_bytes,
-            "die_at": None,
-            "kill_file": str(kill_at[0]) if kill_at else None,
-            "kill_size": kill_at[1] if kill_at else 0,
-            "kill_after_s": kill_after_s,
-        }
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        reply = json.loads(self._process.stdout.readline())
-        return Ended(reply["status"], out.read_bytes(), err.read_text("utf-8"), reply["killed"])
-
-    def close(self) -> None:
-        """End the server."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(TIMEOUT_S)
-        self._process.stdout.close()
-
-
 @dataclass(frozen=True)
 class TrainJob:
     """Data and config, and what an undisturbed run made of them."""
@@ -111,19 +58,19 @@ def meta_of_run(run: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def trains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainServer]:
-    running = TrainServer(tmp_path_factory.mktemp("train-server"))
+def trains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    running = ForkServer(tmp_path_factory.mktemp("train-server"), script="train_server.py")
     yield running
     running.close()
 
 
 @pytest.fixture(scope="module")
-def train_job(trains: TrainServer, tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
+def train_job(trains: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
     folder = tmp_path_factory.mktemp("train-job")
     write_jsonl(folder / "pairs.jsonl", token_records(30))
     write_jsonl(folder / "held.jsonl", token_records(8, seed=1))
     (folder / "config.yaml").write_text(json.dumps(CONFIG))
-    ended = trains.train("--output-dir", "undisturbed", cwd=folder)
+    ended = trains.run("train", "config.yaml", "--output-dir", "undisturbed", cwd=folder)
     assert ended.code == 0, ended.err
     run = folder / "undisturbed"
     meta = meta_of_run(run)
@@ -142,12 +89,14 @@ def check(job: TrainJob, run: Path) -> None:
     assert sorted(names_in(run)) == names_in(job.folder / "undisturbed")
 
 
-def train_with_kills(server: TrainServer, job: TrainJob, run: Path, rng: random.Random) -> int:
+def train_with_kills(server: ForkServer, job: TrainJob, run: Path, rng: random.Random) -> int:
     """Resume until done; each attempt is killed when the log has grown, or amid a file."""
     for kills in range(60):
         log = run / "metrics.jsonl"
         size = log.stat().st_size if log.exists() else 0
-        done = server.train(
+        done = server.run(
+            "train",
+            "config.yaml",
             *("--output-dir", run, "--resume"),
             cwd=job.folder,
             kill_at=(log, size + rng.randint(1, 800)),
@@ -159,9 +108,7 @@ def train_with_kills(server: TrainServer, job: TrainJob, run: Path, rng: random.
     raise AssertionError("no progress in 60 attempts")
 
 
-def test_runs_killed_at_random_steps_end_bit_equal(
-    train_job: TrainJob, trains: TrainServer
-) -> None:
+def test_runs_killed_at_random_steps_end_bit_equal(train_job: TrainJob, trains: ForkServer) -> None:
     print(f"seed {SEED}")
     rng, kills, number = random.Random(SEED), 0, 0
     while kills < 6:
@@ -181,19 +128,23 @@ def test_runs_killed_at_random_steps_end_bit_equal(
     ],
 )
 def test_a_kill_amid_a_file_leaves_no_trace(
-    train_job: TrainJob, trains: TrainServer, file: str, tmp_path: Path
+    train_job: TrainJob, trains: ForkServer, file: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    done = trains.train("--output-dir", run, cwd=train_job.folder, kill_at=(run / file, 0))
+    done = trains.run(
+        "train", "config.yaml", "--output-dir", run, cwd=train_job.folder, kill_at=(run / file, 0)
+    )
     # A file may come and go between two looks; then the run just ended.
     assert done.killed or done.code == 0, done.err
-    ended = trains.train("--output-dir", run, "--resume", cwd=train_job.folder)
+    ended = trains.run(
+        "train", "config.yaml", "--output-dir", run, "--resume", cwd=train_job.folder
+    )
     assert ended.code == 0, ended.err
     check(train_job, run)
 
 
 def test_sigterm_saves_and_the_run_goes_on_bit_equal(
-    train_job: TrainJob, trains: TrainServer, tmp_path: Path
+    train_job: TrainJob, trains: ForkServer, tmp_path: Path
 ) -> None:
     """Steps without end in a process of its own; without warmup and schedule, they do not depend on
     the run's length.
@@ -228,8 +179,11 @@ def test_sigterm_saves_and_the_run_goes_on_bit_equal(
     assert not (run / "final").exists()
     length = ("--set", f"train.epochs={step // 8 + 2}")
     for folder in (run, whole):
-        ended = trains.train(
-            *("--output-dir", folder, "--resume", *settings, *length), cwd=train_job.folder
+        ended = trains.run(
+            "train",
+            "config.yaml",
+            *("--output-dir", folder, "--resume", *settings, *length),
+            cwd=train_job.folder,
         )
         assert ended.code == 0, ended.err
     for name in ("metrics.jsonl", "best/model.safetensors", "final/model.safetensors"):
@@ -239,10 +193,12 @@ def test_sigterm_saves_and_the_run_goes_on_bit_equal(
 
 @pytest.mark.parametrize("limit", [10_000, 40_000])
 def test_a_full_disk_exits_4_and_resume_finishes(
-    train_job: TrainJob, trains: TrainServer, limit: int, tmp_path: Path
+    train_job: TrainJob, trains: ForkServer, limit: int, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    full = trains.train("--output-dir", run, cwd=train_job.folder, max_file_bytes=limit)
+    full = trains.run(
+        "train", "config.yaml", "--output-dir", run, cwd=train_job.folder, max_file_bytes=limit
+    )
     assert full.code == 4, full.err
     message = full.err.splitlines()[-1]
     assert message.startswith(f"rewardctl: error: {run}")
@@ -250,23 +206,31 @@ def test_a_full_disk_exits_4_and_resume_finishes(
     assert "File too large" in message
     assert message.endswith("--resume")
     assert "Traceback" not in full.err
-    resumed = trains.train("--output-dir", run, "--resume", cwd=train_job.folder)
+    resumed = trains.run(
+        "train", "config.yaml", "--output-dir", run, "--resume", cwd=train_job.folder
+    )
     assert resumed.code == 0, resumed.err
     check(train_job, run)
 
 
 def test_a_log_that_finds_no_room_exits_4_and_resume_finishes(
-    train_job: TrainJob, trains: TrainServer, tmp_path: Path
+    train_job: TrainJob, trains: ForkServer, tmp_path: Path
 ) -> None:
     """A line of the log is cut, and no checkpoint was written yet."""
     run = tmp_path / "run"
     late = ("--set", "train.save_every=1000", "--set", "train.eval_every=1000")
     often = ("--set", "train.log_every=1")
-    full = trains.train(
-        *("--output-dir", run, *late, *often), cwd=train_job.folder, max_file_bytes=4_500
+    full = trains.run(
+        "train",
+        "config.yaml",
+        *("--output-dir", run, *late, *often),
+        cwd=train_job.folder,
+        max_file_bytes=4_500,
     )
     assert full.code == 4, full.err
     assert f"{run}/metrics.jsonl: cannot write: File too large" in full.err
-    resumed = trains.train("--output-dir", run, "--resume", cwd=train_job.folder)
+    resumed = trains.run(
+        "train", "config.yaml", "--output-dir", run, "--resume", cwd=train_job.folder
+    )
     assert resumed.code == 0, resumed.err
     check(train_job, run)

@@ -1,23 +1,21 @@
 """A checkpoint: it scores as the model did, and damage of any kind is named."""
 
-import hashlib
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from saved_checkpoint import FACTS, error_of, names_in, save
 from train_project import are_equal, make_model, token_rows, weights_of
 
 from rewardctl.data.tokenizer import TextEncoder
-from rewardctl.errors import DataError, RunError
+from rewardctl.errors import RunError
 from rewardctl.training.checkpoint import (
     Checkpoint,
     InputFacts,
-    ScoreFacts,
     find_checkpoint,
     load_checkpoint,
     probe_inputs,
@@ -25,43 +23,6 @@ from rewardctl.training.checkpoint import (
     save_checkpoint,
 )
 from rewardctl.training.packing import score_items
-
-FACTS = ScoreFacts(0.5, 2.0, 64, "validation")
-
-
-def save(folder: Path, *, inputs: InputFacts | None = None, **network: Any) -> Checkpoint:
-    model = make_model(shaken=True, **network).eval()
-    checkpoint = Checkpoint(model, inputs or InputFacts("tokens"), None, {"loss": "x"}, FACTS)
-    save_checkpoint(folder, checkpoint, data={"rows": 3}, metrics={"optimizer steps": 7})
-    return checkpoint
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def seal_again(folder: Path) -> None:
-    """Put the true sizes and hashes of all files into the manifest."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    for name in manifest["files"]:
-        content = (folder / name).read_bytes()
-        sha256 = hashlib.sha256(content).hexdigest()
-        manifest["files"][name] = {"size": len(content), "sha256": sha256}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-
-
-def change_json(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-    seal_again(path.parent)
-
-
-def error_of(folder: Path) -> str:
-    with pytest.raises(DataError) as error:
-        load_checkpoint(folder)
-    return str(error.value)
-
 
 # ---------------------------------------------------------------- whole
 
