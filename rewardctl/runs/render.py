@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rewardctl.config.schema import RewardArguments, ScoreConfig
 from rewardctl.data.row_stream import InputRow
+from rewardctl.data.samples import BaseSample
 from rewardctl.errors import RowError, UsageError
 from rewardctl.rewards.aggregate import aggregate
 
@@ -27,6 +29,28 @@ ROW_KEYS = (
     "aggregate",
     "weight_sum",
 )
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _scalar(value: str | float | None) -> str:
+    """The JSON of a text or a finite number."""
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return float.__repr__(value)
+    return _encode(value) if isinstance(value, str) else int.__repr__(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """What the lines of one dataset have alike where no cell failed, as JSON."""
+
+    dataset: str
+    keys: list[str]  # of `scores`, each with its colon
+    mappings: str  # from `applicable` to `errors`
+    weights: list[float]  # numbers: of the streams that apply
 
 
 class RowRenderer:
@@ -52,6 +76,7 @@ class RowRenderer:
         self._names = [s.name for s in streams]
         self._rule = rule
         self._include = include
+        self._alike_by_dataset: dict[str | None, _Alike] = {}
         self._by_dataset: dict[str | None, tuple[dict[str, bool], dict[str, float | None]]] = {}
 
     def render(self, row: InputRow, cells: Sequence[Cell]) -> bytes:
@@ -59,6 +84,9 @@ class RowRenderer:
         if isinstance(row.sample, RowError):
             out = self._bad_row(row, row.sample)
         else:
+            line = self._good_line(row, row.sample, cells)
+            if line is not None:
+                return line
             out = self._scored_row(row, cells)
         record = row.record or {}
         for name in self._include:
@@ -103,6 +131,50 @@ class RowRenderer:
             "weight_sum": weight_sum,
         }
 
+    def _good_line(self, row: InputRow, sample: BaseSample, cells: Sequence[Cell]) -> bytes | None:
+        """The line of `_scored_row` in less than half of its time, for nearly every row.
+
+        None where a cell failed, the aggregate is null, columns are copied, or UTF-8 cannot hold
+        the line.
+        """
+        scores = [cell for cell in cells if not isinstance(cell, RowError)]
+        if self._include or len(scores) < len(cells):
+            return None
+        alike = self._alike(sample.source)
+        entered = [score for score in scores if score is not None]
+        assert len(entered) == len(alike.weights), f"row {row.row}: no cell of some stream"
+        value, weight_sum = aggregate(entered, alike.weights, self._rule)
+        if value is None:
+            return None
+        members = ", ".join([k + _scalar(s) for k, s in zip(alike.keys, scores, strict=True)])
+        line = (
+            f'{{"row": {row.row}, "source": {_scalar(row.source)}, "line": {row.line}, '
+            f'"id": {_scalar(sample.id)}, "unique_id": {_scalar(sample.unique_id)}, '
+            f'"dataset": {alike.dataset}, "scores": {{{members}}}, {alike.mappings}, '
+            f'"aggregate": {_scalar(value)}, "weight_sum": {_scalar(weight_sum)}}}\n'
+        )
+        try:
+            return line.encode()
+        except UnicodeEncodeError:
+            return None
+
+    def _alike(self, dataset: str | None) -> _Alike:
+        if dataset not in self._alike_by_dataset:
+            applicable, weights = self._facts(dataset)
+            mappings = {
+                "applicable": applicable,
+                "status": {n: "ok" if applicable[n] else "not_applicable" for n in self._names},
+                "weights": weights,
+                "errors": dict.fromkeys(self._names),
+            }
+            self._alike_by_dataset[dataset] = _Alike(
+                _scalar(dataset),
+                [f"{_scalar(name)}: " for name in self._names],
+                _encode(mappings)[1:-1],
+                [weight for weight in weights.values() if weight is not None],
+            )
+        return self._alike_by_dataset[dataset]
+
     def _facts(self, dataset: str | None) -> tuple[dict[str, bool], dict[str, float | None]]:
         """Which streams apply to a dataset, and with which weight."""
         if dataset not in self._by_dataset:
@@ -133,9 +205,6 @@ class RowRenderer:
             "aggregate": None,
             "weight_sum": 0.0,
         }
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def _dump(out: dict[str, Any]) -> bytes:

@@ -1,16 +1,19 @@
 """Rows out: every mapping carries every stream, and absent, failed and low are three things."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from rewardctl.config.schema import RewardArguments, ScoreConfig
 from rewardctl.data.media_ref import MediaRoot
 from rewardctl.data.row_stream import InputRow
-from rewardctl.data.samples import sample_from_row
+from rewardctl.data.samples import BaseSample, sample_from_row
 from rewardctl.errors import RowError, UsageError
+from rewardctl.rewards.aggregate import aggregate
 from rewardctl.runs.render import Cell, RowRenderer, read_cells
 
 
@@ -48,6 +51,76 @@ def test_a_row_has_all_its_keys_in_their_order() -> None:
         b'"weights": {"clip": 1.0, "ocr": null}, "errors": {"clip": null, "ocr": null}, '
         b'"aggregate": 0.31, "weight_sum": 1.0}\n'
     )
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(st.characters(exclude_categories=[]), max_size=6)  # half pairs too
+
+
+@given(
+    names=st.lists(texts.filter(bool), min_size=1, max_size=3, unique=True),
+    ids=st.tuples(st.none() | texts | st.integers(), st.none() | texts),
+    source=texts,
+    scores=st.lists(finite, min_size=3, max_size=3),
+    applies=st.lists(st.booleans(), min_size=3, max_size=3),
+    weights=st.lists(st.floats(0, 100), min_size=3, max_size=3),
+    mean=st.booleans(),
+)
+def test_a_line_without_failures_is_what_json_writes(
+    names: list[str],
+    ids: tuple[str | int | None, str | None],
+    source: str,
+    scores: list[float],
+    applies: list[bool],
+    weights: list[float],
+    mean: bool,
+) -> None:
+    """Beside an oracle that encodes the whole row."""
+    streams = [
+        RewardArguments.model_construct(
+            name=name,
+            reward_model="length",
+            weight=weight,
+            applicable_datasets=None if is_applicable else ["other"],
+        )
+        for name, weight, is_applicable in zip(names, weights, applies, strict=False)
+    ]
+    rule = ScoreConfig(aggregate="weighted_mean" if mean else "weighted_sum")
+    sample = BaseSample(id=ids[0], unique_id=ids[1], source=source)
+    row = InputRow(3, source, 4, {}, sample)
+    cells: list[Cell] = [
+        score if is_applicable else None
+        for score, is_applicable, _ in zip(scores, applies, names, strict=False)
+    ]
+    used = [s for s in streams if s.applies_to(source)]
+    entered = [cell for cell in cells if cell is not None]
+    value, weight_sum = aggregate(entered, [float(s.weight) for s in used], rule)
+    expected = {
+        "row": 3,
+        "source": source,
+        "line": 4,
+        "id": ids[0],
+        "unique_id": ids[1],
+        "dataset": source,
+        "scores": {s.name: cell for s, cell in zip(streams, cells, strict=True)},
+        "applicable": {s.name: s in used for s in streams},
+        "status": {s.name: "ok" if s in used else "not_applicable" for s in streams},
+        "weights": {s.name: float(s.weight) if s in used else None for s in streams},
+        "errors": {s.name: None for s in streams},
+        "aggregate": value,
+        "weight_sum": weight_sum,
+    }
+    try:
+        line = json.dumps(expected, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        line = json.dumps(expected).encode()
+    assert RowRenderer(streams, rule, []).render(row, cells) == line + b"\n"
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_no_line_holds_what_is_no_number_of_json(score: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        render({"prompt": "x"}, [stream("a", weight=0.0)], score)
 
 
 def test_a_score_of_zero_is_a_score() -> None:
