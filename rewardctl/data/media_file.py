@@ -9,12 +9,13 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO
 
 from rewardctl.data.media_ref import MediaRef
 from rewardctl.errors import RewardctlError, RowError, quote
 
-BUFFER_BYTES = 1 << 20  # of a file read at once
+WHOLE_BYTES = 1 << 20  # of a file that is read at once
 ARRAY_BYTES = 1 << 30  # what one audio or latents file may decode to
 # A folder needs to be passed through, not read.
 FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -73,13 +74,16 @@ def open_media(ref: MediaRef) -> BinaryIO:
         except OSError as error:
             raise decode_error(ref.label, f"cannot be opened: {error.strerror}") from error
     status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_size > WHOLE_BYTES:
+        return os.fdopen(descriptor, "rb")
     try:
         _check_regular(ref, status)
-    except RowError:
+        # At once: a thread that reads lets go of the interpreter, and waits to get it back.
+        return io.BytesIO(os.read(descriptor, status.st_size))
+    except OSError as error:
+        raise decode_error(ref.label, f"cannot be read: {error.strerror}") from error
+    finally:
         os.close(descriptor)
-        raise
-    # At once: a thread that reads lets go of the interpreter, and waits to get it back.
-    return os.fdopen(descriptor, "rb", buffering=min(status.st_size + 1, BUFFER_BYTES))
 
 
 def read_media(ref: MediaRef) -> bytes:
@@ -102,7 +106,7 @@ def _open_directly(ref: MediaRef) -> int | None:
     if not path or ref.is_url or "\0" in path or {"", ".", ".."} & set(path.split("/")):
         return None
     try:
-        return _open_below(os.path.realpath(ref.root.folder), path)
+        return _open_below(ref.root.folder, path)
     except (OSError, ValueError):
         return None
 
@@ -132,18 +136,20 @@ def _resolve(ref: MediaRef) -> tuple[str, str]:
     )
 
 
-def _open_below(folder: str, path: str) -> int:
-    """Opens step by step, following no symlink: one put there since the check cannot lead out."""
-    *steps, name = path.split("/")
-    parent = os.open(folder, FOLDER_FLAGS)
-    try:
-        for step in steps:
-            child = os.open(step, FOLDER_FLAGS, dir_fd=parent)
-            os.close(parent)
-            parent = child
-        return os.open(name, FILE_FLAGS, dir_fd=parent)
-    finally:
-        os.close(parent)
+def _open_below(folder: str | Path, path: str) -> int:
+    """Opens step by step, following no symlink below the folder: one put there since the check
+    cannot lead out.
+    """
+    first, *steps = path.split("/")
+    opened = os.open(f"{folder}/{first}", FOLDER_FLAGS if steps else FILE_FLAGS)
+    for place, step in enumerate(steps, 1):
+        flags = FOLDER_FLAGS if place < len(steps) else FILE_FLAGS
+        try:
+            inner = os.open(step, flags, dir_fd=opened)
+        finally:
+            os.close(opened)
+        opened = inner
+    return opened
 
 
 def _check_regular(ref: MediaRef, status: os.stat_result) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 ANIMATED_FORMATS = ("GIF", "PNG", "WEBP", "AVIF")  # the further images of an MPO are no frames
 ORIENTATION_TAG = 0x0112
+JPEG_ORIENTATION = {"exif", "xmp"}  # of `info`: where Pillow finds the tag of a JPEG
 # What Pillow's EXIF reader raises on broken tags.
 EXIF_ERRORS = (ArithmeticError, LookupError, OSError, SyntaxError, TypeError, ValueError)
 
@@ -130,6 +131,8 @@ def _orientation(image: Image.Image) -> Image.Transpose | None:
     """What turns the stored pixels upright (Exif 2.32, Orientation); None where they are."""
     from PIL.Image import Transpose
 
+    if image.format == "JPEG" and not image.info.keys() & JPEG_ORIENTATION:
+        return None
     try:
         tag = image.getexif().get(ORIENTATION_TAG)
     # Broken EXIF says nothing of the pixels, which have decoded.
