@@ -19,11 +19,12 @@ from rewardctl.errors import RunError
 SYNC_EVERY_S = 1.0
 HEAD_BYTES = len(b'{"crc": "00000000", ')
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
 
 def encode_record(record: dict[str, Any]) -> bytes:
     """One line of a journal; `record` is not empty."""
-    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-    rest = text[1:].encode("utf-8", "backslashreplace")
+    rest = _encode(record)[1:].encode("utf-8", "backslashreplace")
     return b'{"crc": "%08x", %s\n' % (zlib.crc32(rest), rest)
 
 

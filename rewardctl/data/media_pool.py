@@ -19,11 +19,13 @@ from rewardctl.config.schema import MediaConfig
 from rewardctl.data.media import decode
 from rewardctl.data.media_image import keep_freed_images
 from rewardctl.data.media_ref import MediaRef
+from rewardctl.data.shared_image import share
 from rewardctl.errors import RowError, RunError
 
 MediaUse = tuple[Hashable, str, MediaRef | list[MediaRef]]  # token, kind, file or frames
 
 KEPT_IMAGES = 32  # freed ones; the images of a call and of the decodes meanwhile
+MOST_THREADS = 8  # more would only wait for the interpreter
 CLOSE_S = 2.0  # how long close() waits for decodes that are under way
 
 
@@ -36,11 +38,11 @@ class _File:
     ref: MediaRef | list[MediaRef]
     state: Literal["waiting", "decoding", "ready"] = "waiting"
     value: Any = None  # once ready: decoded, or the RowError that came instead
-    failure: Exception | None = None  # once ready: what is no fault of the file
+    failure: BaseException | None = None  # once ready: what is no fault of the file
     size: int = 0  # bytes of `value`
     reserved: int = 0  # bytes that its decode is expected to take
     calls: dict[int, None] = field(default_factory=dict)  # numbers of its calls, ascending
-    pins: int = 0  # calls that are in acquire() for it: it is not dropped
+    pins: int = 0  # calls that wait for it in acquire(): it is not dropped
     is_shared: bool = False  # a call holds its pixels: it is not given away
 
 
@@ -49,6 +51,7 @@ class _Call:
     number: int  # in announced order
     uses: list[tuple[Hashable, _File]]
     files: list[_File]  # of the uses, each once
+    missing: set[_File] = field(default_factory=set)  # in acquire(): not decoded yet
     size: int = 0  # bytes of the media that it was given
     is_given: bool = False
 
@@ -58,11 +61,12 @@ class MediaPool:
 
     A file is held from its decode to the last announced call that uses it. While held media,
     those of running calls included, exceed `media.max_memory`, nothing is decoded ahead. A call
-    that is acquired never waits for memory, only for decodes: what is missing is decoded at
-    once, and for that held files which no call is waiting for are dropped, and decoded again when
+    that is acquired never waits for memory, only for decodes: what is missing is decoded next,
+    and for that held files which no call is waiting for are dropped, and decoded again when
     their call comes. So no order of calls can block.
 
-    Safe to use from several threads. `threads` is the number of background threads.
+    Safe to use from several threads. `threads` is the number of background threads, at least 1: by
+    default one more than there are cores, since each waits for the interpreter now and then.
     """
 
     def __init__(self, settings: MediaConfig, *, threads: int | None = None) -> None:
@@ -70,17 +74,18 @@ class MediaPool:
         self.held_bytes = 0  # decoded media, here and with running calls
         self.peak_bytes = 0
         self._settings = settings
-        self._thread_count = min(4, os.cpu_count() or 1) if threads is None else threads
+        self._thread_count = threads or min(MOST_THREADS, 1 + (os.cpu_count() or 1))
         self._threads: list[threading.Thread] = []
         self._kept_before = 0
         self._lock = threading.Lock()
         self._work_came = threading.Condition(self._lock)
-        self._decode_ended = threading.Condition(self._lock)
+        self._call_came = threading.Condition(self._lock)  # all of its media, that is
         self._calls: dict[Hashable, _Call] = {}
         self._files: dict[Hashable, _File] = {}
         self._held: dict[_File, None] = {}
         self._queue: list[tuple[int, int, _File]] = []  # heap: next call, order of entry
         self._urgent: deque[_File] = deque()  # a call is waiting for them
+        self._waiting: list[_Call] = []  # in acquire()
         self._numbers = count()
         self._reserved = 0
         self._largest: Counter[str] = Counter()  # bytes by kind, the estimate for the next
@@ -121,17 +126,16 @@ class MediaPool:
             entry = self._calls[call]
             for file in entry.files:
                 file.pins += 1
-            self._urgent.extend(file for file in entry.files if file.state == "waiting")
-            if self._urgent:
-                self._work_came.notify_all()
-        try:
-            self._fetch(entry)
-            return self._give(entry)
-        finally:
-            with self._lock:
+            try:
+                self._wait(entry)
+                given, own = self._hand_over(entry)
+            finally:
                 for file in entry.files:
                     file.pins -= 1
-                self._work_came.notify_all()
+        return {
+            token: given[file] if file in own else _copy(file.kind, given[file])
+            for token, file in entry.uses
+        }
 
     def release(self, call: Hashable) -> None:
         """The call's media are no longer used; for a call that was not acquired: nor will be."""
@@ -154,7 +158,7 @@ class MediaPool:
             self._queue.clear()
             self._urgent.clear()
             self._work_came.notify_all()
-            self._decode_ended.notify_all()
+            self._call_came.notify_all()
         deadline = time.monotonic() + CLOSE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -201,21 +205,20 @@ class MediaPool:
                 return file
         return None
 
-    def _fetch(self, entry: _Call) -> None:
-        """Waits until all files of a call are decoded, decoding what nobody else has begun."""
-        pending = entry.files
-        while pending:
-            with self._lock:
-                if self._is_closed:
-                    raise RunError("the media pool was closed while a call waited for its media")
-                pending = [file for file in pending if file.state != "ready"]
-                file = next((file for file in pending if file.state == "waiting"), None)
-                if file is not None:
-                    self._begin(file)
-                elif pending:
-                    self._decode_ended.wait()
-            if file is not None:
-                self._decode(file)
+    def _wait(self, entry: _Call) -> None:
+        """Waits until all files of a call are decoded."""
+        entry.missing = {file for file in entry.files if file.state != "ready"}
+        if entry.missing:
+            self._urgent.extend(file for file in entry.files if file.state == "waiting")
+            self._work_came.notify_all()
+            self._waiting.append(entry)
+            try:
+                while entry.missing and not self._is_closed:
+                    self._call_came.wait()
+            finally:
+                self._waiting.remove(entry)
+        if self._is_closed:
+            raise RunError("the media pool was closed while a call waited for its media")
         for file in entry.files:
             if file.failure is not None:
                 raise file.failure
@@ -239,61 +242,47 @@ class MediaPool:
     def _decode(self, file: _File) -> None:
         """Decodes a file that has been begun; without the lock."""
         value: Any = None
-        failure: Exception | None = None
-        is_done = False
+        failure: BaseException | None = None
         try:
             value = decode(file.kind, file.ref, self._settings)
-            is_done = True
         except RowError as error:
             # Anew: the traceback would hold all that the decoder had in memory.
-            value, is_done = RowError(error.status, str(error)), True
-        except Exception as error:
-            failure, is_done = error, True  # raised in the calls that use the file
-        finally:
-            with self._lock:
-                self._end(file, value, failure, is_done=is_done)
-
-    def _end(self, file: _File, value: Any, failure: Exception | None, *, is_done: bool) -> None:
-        self._reserved -= file.reserved
-        if is_done:
-            self.decodes += 1
-            file.state, file.value, file.failure = "ready", value, failure
-            file.size = _size(value)
-            self._largest[file.kind] = max(self._largest[file.kind], file.size)
-            self._held[file] = None
-            self._count_bytes(file.size)
-            self._drop_unused(file)
-        else:  # interrupted
-            self._wait_again(file)
-        self._decode_ended.notify_all()
-        self._work_came.notify_all()
-
-    def _give(self, entry: _Call) -> dict[Hashable, Any]:
-        """Each token's own media; the only user of a file gets the held one itself."""
+            value = RowError(error.status, str(error))
+        except BaseException as error:
+            failure = error  # raised in the calls that use the file
         with self._lock:
-            if self._is_closed:
-                raise RunError("the media pool was closed while a call waited for its media")
-            given, own = self._hand_over(entry)
-        return {
-            token: given[file] if file in own else _copy(given[file]) for token, file in entry.uses
-        }
+            self._end(file, value, failure)
+
+    def _end(self, file: _File, value: Any, failure: BaseException | None) -> None:
+        self.decodes += 1
+        self._reserved -= file.reserved
+        file.state, file.value, file.failure = "ready", value, failure
+        file.size = _size(value)
+        self._largest[file.kind] = max(self._largest[file.kind], file.size)
+        self._held[file] = None
+        self._count_bytes(file.size)
+        self._drop_unused(file)
+        for entry in self._waiting:
+            entry.missing.discard(file)
+            if not entry.missing:
+                self._call_came.notify_all()
+        self._work_came.notify_all()
 
     def _hand_over(self, entry: _Call) -> tuple[dict[_File, Any], set[_File]]:
         """The call's media, and those of them that are its own because nobody else had them."""
-        uses = Counter(file for _, file in entry.uses)
-        given: dict[_File, Any] = {}
+        given = {file: file.value for file in entry.files}
         own: set[_File] = set()
+        uses = Counter([file for _, file in entry.uses])
         for file in entry.files:
             del file.calls[entry.number]
-            given[file] = file.value
             if file.calls or file.is_shared or uses[file] > 1:
                 file.is_shared = True
             else:
                 own.add(file)
+            if not file.calls:
+                self._drop_unused(file)
         entry.is_given = True
-        entry.size = sum(file.size for _, file in entry.uses)
-        for file in entry.files:
-            self._drop_unused(file)
+        entry.size = sum([file.size for _, file in entry.uses])
         self._count_bytes(entry.size)
         return given, own
 
@@ -345,16 +334,14 @@ def _size(value: Any) -> int:
     return 4 * value.width * value.height if hasattr(value, "width") else 0
 
 
-def _copy(value: Any) -> Any:
+def _copy(kind: str, value: Any) -> Any:
     """Media that may be changed without changing `value`; an image copies when it is changed."""
-    if isinstance(value, list):
-        return [_copy(frame) for frame in value]
-    if isinstance(value, tuple):
-        return value[0].copy(), *value[1:]
     if isinstance(value, RowError) or value is None:
         return value
-    if hasattr(value, "nbytes"):
-        return value.copy()
-    from rewardctl.data.shared_image import share
-
-    return share(value)
+    if kind == "image":
+        return share(value)
+    if kind == "video":
+        return [_copy("image", frame) for frame in value]
+    if kind == "audio":
+        return value[0].copy(), *value[1:]
+    return value.copy()

@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
@@ -23,7 +24,7 @@ class MediaRoot:
     allow: tuple[Path, ...] = ()  # "/" covers all
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MediaRef:
     """One media file, by path or by content; parsing it has touched no file."""
 
@@ -32,11 +33,11 @@ class MediaRef:
     content: bytes | None
     name: str  # the path as the row gave it, or "<bytes>"
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
-        """Equal for references to the same file; for content a digest, computed on each call."""
+        """Equal for references to the same file; for content a digest, computed once."""
         if self.content is None:
-            return (self.root.folder, self.path)
+            return str(self.root.folder), self.path
         return hashlib.blake2b(self.content, digest_size=16).digest()
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rewardctl.config.schema import MediaConfig
+from rewardctl.data.media import decode
 from rewardctl.data.media_ref import MediaRef
 from rewardctl.data.samples import MEDIA_KINDS, BaseSample
 from rewardctl.errors import RowError
@@ -87,22 +88,24 @@ def gather(
 def _media_value(
     name: str, place: int, sample: BaseSample, media: Media | None, settings: MediaConfig
 ) -> Any:
-    from rewardctl.data.media import decode
+    value = getattr(sample, name)
+    if not name.startswith("condition_"):
+        return _decoded((place, name, 0), value, sample, media, settings)
+    return [
+        _decoded((place, name, index), entry, sample, media, settings)
+        for index, entry in enumerate(value)
+    ]
 
-    kind = MEDIA_KINDS[name]
-    values = []
-    for index, entry in enumerate(_entries(name, getattr(sample, name))):
-        if not _is_reference(entry):
-            values.append(_canonical(name, entry, sample, settings))
-            continue
-        if media is None:
-            decoded: Any = decode(kind, entry, settings)
-        else:
-            decoded = media[(place, name, index)]
-        if isinstance(decoded, RowError):
-            raise decoded
-        values.append(decoded)
-    return values if name.startswith("condition_") else values[0]
+
+def _decoded(
+    token: Token, entry: Any, sample: BaseSample, media: Media | None, settings: MediaConfig
+) -> Any:
+    if not _is_reference(entry):
+        return _canonical(token[1], entry, sample, settings)
+    decoded = decode(MEDIA_KINDS[token[1]], entry, settings) if media is None else media[token]
+    if isinstance(decoded, RowError):
+        raise decoded
+    return decoded
 
 
 def _canonical(name: str, value: Any, sample: BaseSample, settings: MediaConfig) -> Any:

@@ -133,7 +133,7 @@ def test_all_kinds_are_held_and_copied(tmp_path):
         ("latents", "latents", parse_media("a.npy", root)),
         ("animated", "image", parse_media("a.gif", root)),
     ]
-    pool = MediaPool(MediaConfig(), threads=0)
+    pool = MediaPool(MediaConfig(), threads=1)
     pool.expect("a", batch)
     pool.expect("b", batch)
     first = pool.acquire("a")
@@ -154,6 +154,7 @@ def test_all_kinds_are_held_and_copied(tmp_path):
     pool.release("a")
     pool.release("b")
     assert (pool.decodes, pool.held_bytes) == (6, 0)
+    pool.close()
 
 
 # Once
@@ -170,17 +171,6 @@ def test_files_are_decoded_ahead_in_the_order_of_the_calls(decoder):
     assert [take(pool, call) for call in range(4)] == [[0, 1, 0], [2, 3, 0], [4, 5, 0], [6, 7, 0]]
     assert pool.decodes == 8
     pool.close()
-
-
-def test_without_threads_files_are_decoded_when_their_call_comes(decoder):
-    pool = MediaPool(MediaConfig(), threads=0)
-    pool.expect("a", uses("1", "2"))
-    pool.expect("b", uses("2", "3"))
-    assert decoder.names == []
-    assert take(pool, "a") == [1, 2]
-    assert decoder.names == ["1", "2"]
-    assert take(pool, "b") == [2, 3]
-    assert decoder.names == ["1", "2", "3"]
 
 
 def test_calls_may_come_in_another_order_than_announced(decoder):
@@ -200,15 +190,16 @@ def test_calls_may_come_in_another_order_than_announced(decoder):
 
 
 def test_a_file_that_is_announced_again_after_its_last_use_is_decoded_again(decoder):
-    pool = MediaPool(MediaConfig(), threads=0)
+    pool = MediaPool(MediaConfig(), threads=1)
     for call in range(2):
         pool.expect(call, uses("1"))
         assert take(pool, call) == [1]
     assert pool.decodes == 2
+    pool.close()
 
 
 def test_a_call_announced_while_its_file_is_held_shares_the_decode(decoder):
-    pool = MediaPool(MediaConfig(), threads=0)
+    pool = MediaPool(MediaConfig(), threads=1)
     pool.expect("a", uses("1"))
     pool.expect("b", uses("1"))
     assert take(pool, "a") == [1]
@@ -216,6 +207,7 @@ def test_a_call_announced_while_its_file_is_held_shares_the_decode(decoder):
     assert take(pool, "b") == [1]
     assert take(pool, "c") == [1]
     assert (pool.decodes, pool.held_bytes) == (1, 0)
+    pool.close()
 
 
 def test_a_call_without_media_starts_no_thread(decoder):
@@ -234,8 +226,8 @@ def test_a_call_without_media_starts_no_thread(decoder):
 def test_each_use_has_its_own_and_an_only_user_gets_the_original(decoder, monkeypatch):
     copies = []
     copy = media_pool._copy
-    monkeypatch.setattr(media_pool, "_copy", lambda value: copies.append(1) or copy(value))
-    pool = MediaPool(MediaConfig(), threads=0)
+    monkeypatch.setattr(media_pool, "_copy", lambda *given: copies.append(1) or copy(*given))
+    pool = MediaPool(MediaConfig(), threads=1)
     pool.expect("a", uses("1", "1"))
     pool.expect("b", uses("1", "1", "2"))
     arrays = [*pool.acquire("a").values(), *pool.acquire("b").values()]
@@ -246,20 +238,21 @@ def test_each_use_has_its_own_and_an_only_user_gets_the_original(decoder, monkey
     pool.release("a")
     pool.release("b")
     assert pool.held_bytes == 0
+    pool.close()
 
 
 def test_the_last_call_copies_too_while_another_still_reads(decoder, monkeypatch):
     reading, go_on = threading.Event(), threading.Event()
     copy = media_pool._copy
 
-    def slow_copy(value: Any) -> Any:
+    def slow_copy(kind: str, value: Any) -> Any:
         if threading.current_thread() is reader:
             reading.set()
             assert go_on.wait(WAIT_S)
-        return copy(value)
+        return copy(kind, value)
 
     monkeypatch.setattr(media_pool, "_copy", slow_copy)
-    pool = MediaPool(MediaConfig(), threads=0)
+    pool = MediaPool(MediaConfig(), threads=1)
     pool.expect("a", uses("1"))
     pool.expect("b", uses("1"))
     first: list[Any] = []
@@ -273,6 +266,7 @@ def test_the_last_call_copies_too_while_another_still_reads(decoder, monkeypatch
     pool.release("a")
     pool.release("b")
     assert pool.held_bytes == 0
+    pool.close()
 
 
 # Errors
@@ -300,12 +294,13 @@ def test_a_stored_error_does_not_hold_what_the_decoder_had_in_memory(decoder, mo
         raise RowError("decode_error", "too many frames") from ValueError("cause")
 
     monkeypatch.setattr(media_pool, "decode", fail)
-    pool = MediaPool(MediaConfig(), threads=0)
+    pool = MediaPool(MediaConfig(), threads=1)
     pool.expect("a", uses("1"))
     media = pool.acquire("a")
     gc.collect()
     assert isinstance(media[0], RowError)
     assert dropped[0]() is None
+    pool.close()
 
 
 def test_what_is_no_fault_of_the_file_is_raised_in_the_call(decoder, monkeypatch):
@@ -322,22 +317,3 @@ def test_what_is_no_fault_of_the_file_is_raised_in_the_call(decoder, monkeypatch
         pool.release(call)
     assert pool.held_bytes == 0
     pool.close()
-
-
-def test_an_interrupted_decode_is_done_again_for_the_next(decoder, monkeypatch):
-    interrupts = [KeyboardInterrupt]
-
-    def interrupted(*arguments: Any) -> Any:
-        if interrupts:
-            raise interrupts.pop()
-        return decoder(*arguments)
-
-    monkeypatch.setattr(media_pool, "decode", interrupted)
-    pool = MediaPool(MediaConfig(), threads=0)
-    pool.expect("a", uses("1"))
-    pool.expect("b", uses("1"))
-    with pytest.raises(KeyboardInterrupt):
-        pool.acquire("a")
-    pool.release("a")
-    assert take(pool, "b") == [1]
-    assert pool.held_bytes == 0
