@@ -3,6 +3,7 @@
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -125,20 +126,28 @@ class RowStream:
         return self._stdin() if path is None else open_input(path)
 
     def _read_stream(self, index: int, offset: int, sha256: str | None) -> Iterator[Line]:
-        self._hashed = HashedInput(self._open(index))
-        passed = offset == 0
-        for line in read_lines(self._hashed):  # type: ignore[arg-type]
-            if line.end > offset:
-                if not passed:
-                    break
-                yield line
-            elif line.end == offset:
-                passed = self._hashed.sha256.hexdigest() == sha256
+        handle = self._open(index)
+        with nullcontext() if self._inputs[index].path is None else handle:
+            self._hashed = HashedInput(handle)
+            passed = offset == 0
+            for line in read_lines(self._hashed):  # type: ignore[arg-type]
+                if line.end > offset:
+                    if not passed:
+                        break
+                    yield line
+                elif line.end == offset:
+                    passed = self._hashed.sha256.hexdigest() == sha256
         if not passed:
             raise DataError(
                 f"{self._inputs[index].name}: its first {offset} bytes are not those that were "
                 "scored before; give the same input to --resume, or start anew with --overwrite"
             )
+
+    @property
+    def are_at_hand(self) -> bool:
+        """Whether all rows lie in files, so that none is waited for."""
+        sources = enumerate(self._inputs)
+        return not any(is_stream(s) and index not in self._spools for index, s in sources)
 
     @property
     def stream_sha256(self) -> str | None:

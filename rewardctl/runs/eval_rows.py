@@ -88,6 +88,7 @@ class SideRows:
     """The sides of preference rows, numbered; a row is never cut between two windows."""
 
     stream_sha256 = None
+    are_at_hand = True
 
     def __init__(
         self,

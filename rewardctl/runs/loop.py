@@ -13,7 +13,7 @@ from rewardctl.data.media_pool import MediaPool
 from rewardctl.data.row_stream import InputRow
 from rewardctl.data.samples import BaseSample
 from rewardctl.errors import ContractError, RowError
-from rewardctl.rewards.inputs import media_uses
+from rewardctl.rewards.inputs import MediaUse, media_uses
 from rewardctl.rewards.plan import Call
 from rewardctl.rewards.reward_buffer import Lane
 from rewardctl.rewards.reward_processor import RewardProcessor
@@ -32,7 +32,7 @@ from rewardctl.runs.window import (
     read_call_record,
 )
 
-OPEN_WINDOWS = 2  # so that async lanes have work while the last calls of a window end
+PENDING_WINDOWS = 1  # may wait for their last async calls while the next one's calls run
 POLL_S = 0.5
 NO_CALL = -1  # the number of what failed before any call
 
@@ -81,7 +81,7 @@ class ScoreLoop:
         self._on_progress = on_progress
         self._pool = MediaPool(media)
         self._lanes = {n: Lane(s) for n, s in processor.streams.items() if s.args.async_reward}
-        self._open: list[Window] = []
+        self._open: list[Window] = []  # run, but not rendered
         self._futures: dict[Future[Finished], tuple[Window, Call]] = {}
         self._ended: SimpleQueue[Future[Finished]] = SimpleQueue()
 
@@ -95,11 +95,14 @@ class ScoreLoop:
             RunError: a file cannot be written.
         """
         try:
-            while (window := self._planner.open_next()) is not None:
-                self._stop.check()
-                self._enter(window)
+            window = self._open_next()
+            while window is not None:
+                # Opened a window ahead, so that its media are decoded while this one's calls run
+                # and its rows are written; but nothing waits for a pipe that brings rows slowly.
+                following = self._open_next() if self._planner.rows.are_at_hand else None
                 self._run_sync(window)
-                self._render_finished(keep_open=OPEN_WINDOWS - 1)
+                self._render_finished(keep_open=PENDING_WINDOWS)
+                window = following or self._open_next()
             self._render_finished(keep_open=0)
         finally:
             for lane in self._lanes.values():
@@ -108,9 +111,30 @@ class ScoreLoop:
             if self._previous is not None:
                 self._previous.close()
 
-    def _enter(self, window: Window) -> None:
-        """Note what is known of a window, and start its async calls."""
-        self._open.append(window)
+    def _open_next(self) -> Window | None:
+        """Open the next window: announce the media of its calls, and start the async ones."""
+        self._stop.check()
+        window = self._planner.open_next()
+        if window is None:
+            return None
+        window.calls = [call for call in window.calls if not self._restore(window, call)]
+        alike: dict[Any, list[MediaUse]] = {}  # of streams that are asked about the same
+        for call in window.calls:
+            uses = alike.get((call.rows, call.fields))
+            if uses is None:
+                uses = media_uses(call.fields, _samples_of(window, call))
+                alike[call.rows, call.fields] = uses
+            if uses:
+                self._pool.expect(_call_key(window, call), uses)
+        for call in window.calls:
+            if call.stream in self._lanes:
+                future = self._lanes[call.stream].submit(partial(self._execute, window, call))
+                self._futures[future] = window, call
+                future.add_done_callback(self._ended.put)
+        return window
+
+    def _note_faults(self, window: Window) -> None:
+        """Note what failed before any call."""
         for input_row in window.rows:
             if isinstance(input_row.sample, RowError):
                 fault = input_row.sample
@@ -120,16 +144,6 @@ class ScoreLoop:
             self._set_cell(window, stream, row, fault)
         self._journal_later_faults(window)
         self._check_limit()
-        window.calls = [call for call in window.calls if not self._restore(window, call)]
-        for call in window.calls:
-            uses = media_uses(call.fields, _samples_of(window, call))
-            if uses:
-                self._pool.expect(_call_key(window, call), uses)
-        for call in window.calls:
-            if call.stream in self._lanes:
-                future = self._lanes[call.stream].submit(partial(self._execute, window, call))
-                self._futures[future] = window, call
-                future.add_done_callback(self._ended.put)
 
     def _journal_later_faults(self, window: Window) -> None:
         """Keep the faults of a group's members that stand behind the window.
@@ -160,6 +174,9 @@ class ScoreLoop:
         return True
 
     def _run_sync(self, window: Window) -> None:
+        """Run the calls of a window that are not async."""
+        self._open.append(window)
+        self._note_faults(window)
         for call in window.calls:
             if call.stream not in self._lanes:
                 self._stop.check()

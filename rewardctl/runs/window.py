@@ -29,6 +29,10 @@ class RowSource(Protocol):
         """Where the next row is read."""
 
     @property
+    def are_at_hand(self) -> bool:
+        """Whether all rows lie in files, so that none is waited for."""
+
+    @property
     def stream_sha256(self) -> str | None:
         """SHA-256 of what was taken from an input that can be read only once."""
 
