@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -159,16 +160,12 @@ class RowStream:
         taken: list[InputRow] = []
         row = self.position.row
         end = row + rows if self._limit is None else min(row + rows, self._limit)
-        last: tuple[int, Line] | None = None
-        while row < end:
-            last = next(self._lines, None)
-            if last is None:
-                break
-            index, line = last
+        for index, line in islice(self._lines, max(0, end - row)):
             taken.append(self._parse(row, index, line))
             row += 1
             if self._hashed is not None:  # blank lines behind the last row are not part of it
                 self._taken = self._hashed.sha256.copy()
+        if taken:
             self.position = Position(row, index, line.end, line.number)
         return taken
 

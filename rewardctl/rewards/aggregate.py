@@ -28,9 +28,9 @@ def aggregate(
     all_ok = len(entered) == len(scores)
     if not entered or not (all_ok or rule.on_failure == "renormalize"):
         return None, 0.0
-    weight_sum = math.fsum(w for _, w in entered)
+    weight_sum = math.fsum([w for _, w in entered])
     try:
-        total = math.fsum(s * w for s, w in entered)
+        total = math.fsum([s * w for s, w in entered])
     except (OverflowError, ValueError):  # sums beyond the range of float64, or inf - inf
         return None, weight_sum
     if rule.aggregate == "weighted_mean":

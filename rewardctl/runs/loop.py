@@ -304,10 +304,10 @@ class ScoreLoop:
         self.statistics.rows += 1
         if not isinstance(input_row.sample, RowError):
             self.statistics.datasets[str(input_row.sample.source)] += 1
-        if any(isinstance(cell, RowError) for cell in cells):
+        if [cell for cell in cells if isinstance(cell, RowError)]:
             self.statistics.failed += 1
             self._failures.settle(input_row.row, input_row.source)
-        elif all(cell is None for cell in cells):
+        elif cells.count(None) == len(cells):
             self.statistics.nothing_applicable += 1
         else:
             self.statistics.ok += 1
