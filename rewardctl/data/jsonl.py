@@ -140,7 +140,9 @@ def parse_json(text: str) -> Any:
         RowError: `bad_row`, with the column where there is one.
     """
     try:
-        value = _decoder.decode(text)
+        value, end = _decoder.raw_decode(text) if text.startswith("{") else (None, -1)
+        if end != len(text):  # no object, or something behind it, were it white space
+            value = _decoder.decode(text)
     except json.JSONDecodeError as error:
         raise RowError(
             "bad_row",

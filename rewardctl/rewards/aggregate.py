@@ -24,13 +24,16 @@ def aggregate(
         (value, Σ w of the streams that entered). The value is None too when nothing applies, a
         divisor is not > 0, or the result is not finite.
     """
-    entered = [(s, w) for s, w in zip(scores, weights, strict=True) if s is not None]
-    all_ok = len(entered) == len(scores)
-    if not entered or not (all_ok or rule.on_failure == "renormalize"):
+    all_ok = None not in scores
+    if not (all_ok or rule.on_failure == "renormalize"):
         return None, 0.0
-    weight_sum = math.fsum([w for _, w in entered])
+    products = [s * w for s, w in zip(scores, weights, strict=True) if s is not None]
+    if not products:
+        return None, 0.0
+    used = weights if all_ok else [w for s, w in zip(scores, weights, strict=True) if s is not None]
+    weight_sum = math.fsum(used)
     try:
-        total = math.fsum([s * w for s, w in entered])
+        total = math.fsum(products)
     except (OverflowError, ValueError):  # sums beyond the range of float64, or inf - inf
         return None, weight_sum
     if rule.aggregate == "weighted_mean":

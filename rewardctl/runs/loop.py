@@ -272,17 +272,15 @@ class ScoreLoop:
     def _render(self, window: Window) -> None:
         names = list(self._processor.streams)
         columns = [self._column(window, name) for name in names]
-        settled: list[list[Cell]] = []
-        lines = []
-        for input_row, fresh in zip(window.rows, zip(*columns, strict=True), strict=True):
-            cells = list(fresh)
+        settled: list[list[Cell]] = [list(cells) for cells in zip(*columns, strict=True)]
+        for place, input_row in enumerate(window.rows):
             if self._previous is not None:
-                cells = self._previous.merge(input_row.row, cells)
+                settled[place] = self._previous.merge(input_row.row, settled[place])
             if isinstance(input_row.sample, RowError):
-                cells = [input_row.sample] * len(names)
-            lines.append(self._renderer.render(input_row, cells))
-            self._count(input_row, cells)
-            settled.append(cells)
+                settled[place] = [input_row.sample] * len(names)
+        lines = map(self._renderer.render, window.rows, settled)
+        block = b"".join(lines)
+        self._count(window.rows, settled)
         for name, column in zip(names, zip(*settled, strict=True), strict=True):
             self.statistics.streams[name].add_cells(column)
         facts = {
@@ -292,7 +290,7 @@ class ScoreLoop:
             "statistics": self.statistics.snapshot(),
             "by_source": self._failures.by_source,
         }
-        self._output.add_window(b"".join(lines), facts)
+        self._output.add_window(block, facts)
 
     def _column(self, window: Window, stream: str) -> list[Cell]:
         if stream in window.cells:
@@ -300,17 +298,21 @@ class ScoreLoop:
         assert self._group_cells is not None
         return self._group_cells.take(stream, window.start, window.start + len(window.rows))
 
-    def _count(self, input_row: InputRow, cells: list[Cell]) -> None:
-        self.statistics.rows += 1
-        if not isinstance(input_row.sample, RowError):
-            self.statistics.datasets[str(input_row.sample.source)] += 1
-        if [cell for cell in cells if isinstance(cell, RowError)]:
-            self.statistics.failed += 1
-            self._failures.settle(input_row.row, input_row.source)
-        elif cells.count(None) == len(cells):
-            self.statistics.nothing_applicable += 1
-        else:
-            self.statistics.ok += 1
+    def _count(self, rows: list[InputRow], settled: list[list[Cell]]) -> None:
+        counts = self.statistics
+        samples = [r.sample for r in rows if not isinstance(r.sample, RowError)]
+        counts.datasets.update([str(sample.source) for sample in samples])
+        failed = nothing_applicable = 0
+        for input_row, cells in zip(rows, settled, strict=True):
+            if [cell for cell in cells if isinstance(cell, RowError)]:
+                failed += 1
+                self._failures.settle(input_row.row, input_row.source)
+            elif cells.count(None) == len(cells):
+                nothing_applicable += 1
+        counts.rows += len(rows)
+        counts.failed += failed
+        counts.nothing_applicable += nothing_applicable
+        counts.ok += len(rows) - failed - nothing_applicable
 
     def _report(self) -> None:
         done = float(self.statistics.rows)

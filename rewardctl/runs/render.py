@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Any
 
 from rewardctl.config.schema import RewardArguments, ScoreConfig
@@ -34,13 +35,15 @@ ROW_KEYS = (
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def _scalar(value: str | float | None) -> str:
-    """The JSON of a text or a finite number."""
+_text = encode_basestring  # the JSON of a text, as `_encode` gives it
+_number = float.__repr__  # the JSON of a finite float
+
+
+def _name(value: str | int | None) -> str:
+    """The JSON of a text, an integer or null."""
     if value is None:
         return "null"
-    if isinstance(value, float):
-        return float.__repr__(value)
-    return _encode(value) if isinstance(value, str) else int.__repr__(value)
+    return _text(value) if isinstance(value, str) else int.__repr__(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +149,17 @@ class RowRenderer:
         value, weight_sum = aggregate(entered, alike.weights, self._rule)
         if value is None:
             return None
-        members = ", ".join([k + _scalar(s) for k, s in zip(alike.keys, scores, strict=True)])
+        members = ", ".join(
+            [
+                key + ("null" if score is None else _number(score))
+                for key, score in zip(alike.keys, scores, strict=True)
+            ]
+        )
         line = (
-            f'{{"row": {row.row}, "source": {_scalar(row.source)}, "line": {row.line}, '
-            f'"id": {_scalar(sample.id)}, "unique_id": {_scalar(sample.unique_id)}, '
+            f'{{"row": {row.row}, "source": {_text(row.source)}, "line": {row.line}, '
+            f'"id": {_name(sample.id)}, "unique_id": {_name(sample.unique_id)}, '
             f'"dataset": {alike.dataset}, "scores": {{{members}}}, {alike.mappings}, '
-            f'"aggregate": {_scalar(value)}, "weight_sum": {_scalar(weight_sum)}}}\n'
+            f'"aggregate": {_number(value)}, "weight_sum": {_number(weight_sum)}}}\n'
         )
         try:
             return line.encode()
@@ -168,8 +176,8 @@ class RowRenderer:
                 "errors": dict.fromkeys(self._names),
             }
             self._alike_by_dataset[dataset] = _Alike(
-                _scalar(dataset),
-                [f"{_scalar(name)}: " for name in self._names],
+                _name(dataset),
+                [f"{_text(name)}: " for name in self._names],
                 _encode(mappings)[1:-1],
                 [weight for weight in weights.values() if weight is not None],
             )

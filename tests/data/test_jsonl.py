@@ -223,6 +223,19 @@ def test_row_is_a_mapping_in_the_order_of_its_line() -> None:
     assert list(row) == ["b", "a", "c"]
 
 
+@pytest.mark.parametrize("raw", [b' {"a": 1}', b'\t{"a": 1}', b'{"a": 1} \t', b'{"a": 1}\r'])
+def test_white_space_around_a_row_is_no_part_of_it(raw: bytes) -> None:
+    assert parse_row(raw) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("raw", "column"), [(b'{"a": 1}{"a": 2}', 9), (b' {"a": 1} x', 11), (b'{"a": 1},', 9)]
+)
+def test_what_stands_behind_a_row_is_placed_by_column(raw: bytes, column: int) -> None:
+    with pytest.raises(RowError, match=rf"not JSON at column {column}: Extra data"):
+        parse_row(raw)
+
+
 def test_broken_json_is_placed_by_column() -> None:
     assert refusal(b'{"prompt": "one" "x": 1}') == (
         "not JSON at column 18: Expecting ',' delimiter, found '\"x\": 1}'; "
