@@ -287,7 +287,7 @@ def _pairs_of_row(row: PreferenceRow) -> list[Preference]:
 def _side_value(side: BaseSample, *, is_joined: bool) -> Any:
     """What a pair holds of a side: token ids, latents, or text."""
     if side.tokens is not None:
-        return side.tokens
+        return list(side.tokens)
     if isinstance(side.latents, MediaRef):
         return decode("latents", side.latents, MediaConfig())
     if side.latents is not None:

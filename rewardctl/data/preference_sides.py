@@ -183,7 +183,8 @@ def _read(side: str, raw: dict[str, Any], root: MediaRoot) -> dict[str, Any]:
         response = fields.get("response")
     if response is not None and not response.strip():
         _refuse_empty(side, response)
-    if fields.get("tokens") == []:
+    tokens = fields.get("tokens")
+    if tokens is not None and not tokens:
         _refuse_empty(side, [])
     return fields
 

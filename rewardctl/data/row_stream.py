@@ -4,7 +4,6 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,14 +15,13 @@ from rewardctl.data.samples import BaseSample, sample_from_row
 from rewardctl.errors import DataError, RowError
 
 
-@dataclass(frozen=True, slots=True)
-class InputRow:
+class InputRow(NamedTuple):
     """One non-blank line of the input, read as a sample or with the reason why it cannot be."""
 
     row: int  # over all inputs, from 0
     source: str  # name of its input
     line: int  # physical line in that input, from 1; 0 where only its offset was known
-    record: dict[str, Any] | None  # the JSON object; None if there is none
+    record: dict[str, Any] | None  # the JSON object, or what is kept of it; None if there is none
     sample: BaseSample | RowError
 
     @property
@@ -76,6 +74,7 @@ class RowStream:
         limit: rows to read at most.
         stdin: where `-` reads from.
         spools: files that stand for inputs that cannot seek, by index.
+        kept: columns that are kept in `record` of a row that is a sample; None: all.
     """
 
     def __init__(
@@ -86,12 +85,14 @@ class RowStream:
         limit: int | None,
         stdin: Callable[[], BinaryIO],
         spools: dict[int, Path] | None = None,
+        kept: Sequence[str] | None = None,
     ) -> None:
         self._inputs = inputs
         self._declared = declared
         self._limit = limit
         self._stdin = stdin
         self._spools = spools or {}
+        self._kept = kept
         self._handles: dict[int, BinaryIO] = {}
         self._starts: list[int] = []  # first row of each input reached so far
         self._hashed: HashedInput | None = None
@@ -180,6 +181,8 @@ class RowStream:
                 declared=self._declared,
                 media_root=source.media_root,
             )
+            if self._kept is not None:
+                record = {name: record[name] for name in self._kept if name in record}
         except RowError as error:
             sample = error
         return InputRow(row, source.name, line.number, record, sample)

@@ -63,6 +63,7 @@ class BaseRewardModel(ABC):
     # Fields that are passed when present. None: the other fields that `__call__` names.
     optional_fields: tuple[str, ...] | None = None
     use_tensor_inputs: bool = False  # media as tensors, else as PIL images and NumPy arrays
+    use_token_arrays: bool = False  # tokens as they were read, in arrays, else as lists
     thread_safe: bool = False  # whether calls from several threads may overlap
     default_batch_size: int | None = None  # rows of a call where the config names none; None: 16
     Options: ClassVar[type[BaseModel] | None] = None  # the shape of `options:`

@@ -2,6 +2,7 @@
 asked for.
 """
 
+from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,8 @@ def gather(
     for name in fields:
         if name not in MEDIA_KINDS:
             columns[name] = [getattr(sample, name) for sample in samples]
+            if name == "tokens" and not model.use_token_arrays:
+                columns[name] = [v.tolist() if type(v) is array else v for v in columns[name]]
             continue
         column: list[Any] = []
         for place, sample in enumerate(samples):

@@ -89,8 +89,11 @@ def index_groups(
     largest = groups.largest()
     if largest is not None and len(largest.rows) > max_group_size:
         member = rows.read_row(largest.rows[0], largest.offsets[0])
-        default = rows.default_dataset(rows.input_at(member.row))
-        dataset, unique_id = group_key(member.record or {}, default_dataset=default)
+        if isinstance(member.sample, RowError):
+            default = rows.default_dataset(rows.input_at(member.row))
+            dataset, unique_id = group_key(member.record or {}, default_dataset=default)
+        else:
+            dataset, unique_id = str(member.sample.source), member.sample.unique_id
         raise DataError(
             f"dataset {dataset!r}: group {unique_id!r} has {len(largest.rows)} rows, more than "
             f"score.max_group_size ({max_group_size}); raise score.max_group_size, or mend "

@@ -90,6 +90,7 @@ class Prepared:
             limit=self.request.limit,
             stdin=indexing.read_stdin,
             spools=spools,
+            kept=self.request.include,
         )
 
 

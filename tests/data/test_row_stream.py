@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,8 +37,9 @@ def stream(
     declared: frozenset[str] | None = None,
     stdin: Callable[[], BinaryIO] = no_stdin,
     spools: dict[int, Path] | None = None,
+    kept: Sequence[str] | None = None,
 ) -> RowStream:
-    return RowStream(inputs, declared=declared, limit=limit, stdin=stdin, spools=spools)
+    return RowStream(inputs, declared=declared, limit=limit, stdin=stdin, spools=spools, kept=kept)
 
 
 def lines(*prompts: str) -> bytes:
@@ -47,6 +48,18 @@ def lines(*prompts: str) -> bytes:
 
 def prompts_of(rows: list[InputRow]) -> list[str | None]:
     return [None if isinstance(r.sample, RowError) else r.sample.prompt for r in rows]
+
+
+def test_of_a_good_row_only_what_is_asked_for_is_kept(tmp_path: Path) -> None:
+    good = {"prompt": "p", "a": 1, "b": 2}
+    bad = {"prompt": 3, "a": 1}
+    content = b"".join(json.dumps(row).encode() + b"\n" for row in (good, bad))
+    source = file_input(tmp_path, "rows.jsonl", content)
+    records = {
+        kept: [row.record for row in stream(source, kept=kept).take(10)]
+        for kept in (None, (), ("b", "c"))
+    }
+    assert records == {None: [good, bad], (): [{}, bad], ("b", "c"): [{"b": 2}, bad]}
 
 
 def test_rows_of_all_inputs_are_one_sequence(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+from array import array
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -219,8 +220,18 @@ def test_whole_timestep_becomes_a_float() -> None:
     assert (timestep, type(timestep)) == (1.0, float)
 
 
-def test_tokens_may_be_none_at_all() -> None:
-    assert sample({"tokens": []}).tokens == []
+@pytest.mark.parametrize("tokens", [[], [0, 7, 2**32 - 1], [0, 2**32, 2**63 - 1]])
+def test_tokens_are_kept_as_they_are(tokens: list[int]) -> None:
+    read = sample({"tokens": tokens}).tokens
+    assert read is not None
+    assert list(read) == tokens
+
+
+def test_a_token_takes_four_bytes_until_one_needs_eight() -> None:
+    small, large = sample({"tokens": [1, 2**32 - 1]}).tokens, sample({"tokens": [1, 2**32]}).tokens
+    assert isinstance(small, array)
+    assert isinstance(large, array)
+    assert (small.itemsize, large.itemsize) == (4, 8)
 
 
 def test_unique_id_is_compared_as_text_and_id_is_kept() -> None:

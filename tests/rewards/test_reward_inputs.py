@@ -1,6 +1,7 @@
 """What a call is given: keyword lists of one length, media in the form that the model asked for."""
 
 import wave
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,19 @@ def test_fields_become_lists_in_the_order_of_the_samples(as_images: AsImages) ->
         "timestep": [0.0, 0.5, 1.0],
     }
     assert faults == {}
+
+
+def test_tokens_that_were_read_from_a_row_arrive_as_lists(as_images: AsImages) -> None:
+    samples = [BaseSample(tokens=array("I", [3, 1])), BaseSample(tokens=[2])]
+    columns, _ = gather(as_images, ["tokens"], samples, None, SETTINGS)
+    assert columns == {"tokens": [[3, 1], [2]]}
+
+
+def test_tokens_arrive_as_they_were_read_where_a_model_asks_for_it(as_images: AsImages) -> None:
+    as_images.use_token_arrays = True
+    read = array("I", [3, 1])
+    columns, _ = gather(as_images, ["tokens"], [BaseSample(tokens=read)], None, SETTINGS)
+    assert columns["tokens"][0] is read
 
 
 def test_a_field_of_the_user_s_own_is_found_in_extra_kwargs(as_images: AsImages) -> None:

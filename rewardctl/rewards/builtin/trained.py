@@ -36,6 +36,7 @@ class TrainedReward(PointwiseRewardModel):
     """
 
     default_batch_size = 1024
+    use_token_arrays = True
     Options = TrainedOptions
 
     def __init__(self, config: RewardArguments, accelerator: "Accelerator") -> None:
@@ -87,7 +88,7 @@ class TrainedReward(PointwiseRewardModel):
         *,
         response: list[str] | None = None,
         prompt: list[str] | None = None,
-        tokens: list[list[int]] | None = None,
+        tokens: Sequence[Sequence[int]] | None = None,
         latents: "list[np.ndarray[Any, Any]] | None" = None,
     ) -> "list[np.ndarray[Any, Any]]":
         """Items as the model takes them, cut where its training cut them."""
@@ -106,7 +107,7 @@ class TrainedReward(PointwiseRewardModel):
         elif tokens is not None:
             items = [np.asarray(ids, dtype=np.int64) for ids in tokens]
         else:
-            items = [np.asarray(array, dtype=np.float32) for array in latents or ()]
+            items = [np.asarray(latent, dtype=np.float32) for latent in latents or ()]
         overlong = self.checkpoint.inputs.overlong
         if overlong == "keep_head":
             return [item[: self.seq_length] for item in items]
