@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch.overrides import TorchFunctionMode
 
 from rewardctl import __version__
 from rewardctl.data.encoded import EncodedRow
@@ -276,7 +277,8 @@ def load_checkpoint(path: Path, *, probe: bool = True) -> Checkpoint:
             f"version reads {FORMAT_VERSION}; use the version of rewardctl that wrote it"
         )
     try:
-        model = RewardModel(**config["network"])
+        with _WithoutInit():
+            model = RewardModel(**config["network"])
         inputs = InputFacts(**config["input"])
         scores = ScoreFacts(**config["score"]) if config["score"] else None
         loss = config["loss"]
@@ -292,6 +294,20 @@ def load_checkpoint(path: Path, *, probe: bool = True) -> Checkpoint:
     if probe:
         _prove(folder, checkpoint)
     return checkpoint
+
+
+class _WithoutInit(TorchFunctionMode):
+    """Leaves the weights of models that are built as memory holds them: all are loaded next, and
+    drawing them takes several times as long.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Do nothing for `torch.nn.init`."""
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def read_json(path: Path) -> dict[str, Any]:
