@@ -91,21 +91,24 @@ class MediaPool:
         self._largest: Counter[str] = Counter()  # bytes by kind, the estimate for the next
         self._is_closed = False
 
-    def expect(self, call: Hashable, uses: Sequence[MediaUse]) -> None:
-        """Announce a call and its media; calls are announced in the order in which they start."""
+    def expect(self, calls: Sequence[Hashable], uses: Sequence[MediaUse]) -> None:
+        """Announce calls with the same media; calls are announced in the order they start in."""
         keyed = [(token, kind, ref, _key(kind, ref)) for token, kind, ref in uses]
         with self._lock:
-            assert call not in self._calls, f"call {call!r} is announced twice"
-            number = next(self._numbers)
+            numbers = {next(self._numbers): call for call in calls}
+            first = min(numbers)
             used: list[tuple[Hashable, _File]] = []
             for token, kind, ref, key in keyed:
                 file = self._files.get(key)
                 if file is None:
                     file = self._files[key] = _File(key, kind, ref)
-                    heapq.heappush(self._queue, (number, next(self._numbers), file))
-                file.calls[number] = None
+                    heapq.heappush(self._queue, (first, next(self._numbers), file))
+                file.calls.update(dict.fromkeys(numbers))
                 used.append((token, file))
-            self._calls[call] = _Call(number, used, list(dict.fromkeys(file for _, file in used)))
+            files = list(dict.fromkeys(file for _, file in used))
+            for number, call in numbers.items():
+                assert call not in self._calls, f"call {call!r} is announced twice"
+                self._calls[call] = _Call(number, used, files)
             self._work_came.notify_all()
             if uses and not self._threads and not self._is_closed:
                 self._start_threads()
@@ -128,13 +131,13 @@ class MediaPool:
                 file.pins += 1
             try:
                 self._wait(entry)
-                given, own = self._hand_over(entry)
+                given = self._hand_over(entry)
             finally:
                 for file in entry.files:
                     file.pins -= 1
         return {
-            token: given[file] if file in own else _copy(file.kind, given[file])
-            for token, file in entry.uses
+            token: _copy(kind, value) if is_shared else value
+            for token, kind, value, is_shared in given
         }
 
     def release(self, call: Hashable) -> None:
@@ -268,23 +271,20 @@ class MediaPool:
                 self._call_came.notify_all()
         self._work_came.notify_all()
 
-    def _hand_over(self, entry: _Call) -> tuple[dict[_File, Any], set[_File]]:
-        """The call's media, and those of them that are its own because nobody else had them."""
-        given = {file: file.value for file in entry.files}
-        own: set[_File] = set()
+    def _hand_over(self, entry: _Call) -> list[tuple[Hashable, str, Any, bool]]:
+        """Token, kind and value of the call's media, and whether others have the value too."""
         uses = Counter([file for _, file in entry.uses])
         for file in entry.files:
             del file.calls[entry.number]
-            if file.calls or file.is_shared or uses[file] > 1:
-                file.is_shared = True
-            else:
-                own.add(file)
+            file.is_shared |= uses[file] > 1 or bool(file.calls)
+        given = [(token, f.kind, f.value, f.is_shared) for token, f in entry.uses]
+        for file in entry.files:
             if not file.calls:
                 self._drop_unused(file)
         entry.is_given = True
         entry.size = sum([file.size for _, file in entry.uses])
         self._count_bytes(entry.size)
-        return given, own
+        return given
 
     def _drop_unused(self, file: _File) -> None:
         if file.calls or file.state == "decoding":

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future
 from functools import partial
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -13,7 +14,7 @@ from rewardctl.data.media_pool import MediaPool
 from rewardctl.data.row_stream import InputRow
 from rewardctl.data.samples import BaseSample
 from rewardctl.errors import ContractError, RowError
-from rewardctl.rewards.inputs import MediaUse, media_uses
+from rewardctl.rewards.inputs import media_uses
 from rewardctl.rewards.plan import Call
 from rewardctl.rewards.reward_buffer import Lane
 from rewardctl.rewards.reward_processor import RewardProcessor
@@ -118,14 +119,11 @@ class ScoreLoop:
         if window is None:
             return None
         window.calls = [call for call in window.calls if not self._restore(window, call)]
-        alike: dict[Any, list[MediaUse]] = {}  # of streams that are asked about the same
-        for call in window.calls:
-            uses = alike.get((call.rows, call.fields))
-            if uses is None:
-                uses = media_uses(call.fields, _samples_of(window, call))
-                alike[call.rows, call.fields] = uses
+        for _, group in groupby(window.calls, key=_asked):
+            alike = list(group)  # calls of several streams that are asked about the same
+            uses = media_uses(alike[0].fields, _samples_of(window, alike[0]))
             if uses:
-                self._pool.expect(_call_key(window, call), uses)
+                self._pool.expect([_call_key(window, call) for call in alike], uses)
         for call in window.calls:
             if call.stream in self._lanes:
                 future = self._lanes[call.stream].submit(partial(self._execute, window, call))
@@ -325,6 +323,10 @@ class ScoreLoop:
 def _samples_of(window: Window, call: Call) -> list[BaseSample]:
     samples = [window.samples[row] for row in call.rows]
     return [s for s in samples if not isinstance(s, RowError)]
+
+
+def _asked(call: Call) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    return call.rows, call.fields
 
 
 def _call_key(window: Window, call: Call) -> Hashable:

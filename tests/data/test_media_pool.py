@@ -77,7 +77,7 @@ def test_memory_of_freed_images_is_kept_for_the_next_ones_until_the_pool_is_clos
     before, kept = Image.core.get_blocks_max(), Image.core.get_stats()["blocks_cached"]
     pool = MediaPool(MediaConfig(), threads=1)
     for place in range(3):
-        pool.expect(place, [(0, "image", parse_media(f"{place}.png", root))])
+        pool.expect([place], [(0, "image", parse_media(f"{place}.png", root))])
     for place in range(3):
         assert pool.acquire(place)[0].getpixel((0, 0)) == (place, 0, 0)
         pool.release(place)
@@ -96,7 +96,7 @@ def test_images_are_decoded_once_for_two_streams_in_two_threads(tmp_path):
     for start in range(0, 12, 4):
         for stream in "ab":
             batch = [(place, "image", refs[place]) for place in range(start, start + 4)]
-            pool.expect((stream, start), batch)
+            pool.expect([(stream, start)], batch)
 
     def run(stream: str) -> list[int]:
         reds = []
@@ -134,8 +134,8 @@ def test_all_kinds_are_held_and_copied(tmp_path):
         ("animated", "image", parse_media("a.gif", root)),
     ]
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", batch)
-    pool.expect("b", batch)
+    pool.expect(["a"], batch)
+    pool.expect(["b"], batch)
     first = pool.acquire("a")
     # 64 bytes an image of 4 x 4, five of them; 5 samples and 3 latents of 4 bytes; held and given.
     assert pool.held_bytes == 2 * (64 * 5 + 4 * 5 + 4 * 3)
@@ -164,7 +164,7 @@ def test_files_are_decoded_ahead_in_the_order_of_the_calls(decoder):
     decoder.gate.clear()
     pool = MediaPool(MediaConfig(), threads=1)
     for call in range(4):
-        pool.expect(call, uses(str(2 * call), str(2 * call + 1), "0"))
+        pool.expect([call], uses(str(2 * call), str(2 * call + 1), "0"))
     decoder.gate.set()
     decoder.wait_for(8)
     assert decoder.names == [str(n) for n in range(8)]
@@ -176,7 +176,7 @@ def test_files_are_decoded_ahead_in_the_order_of_the_calls(decoder):
 def test_calls_may_come_in_another_order_than_announced(decoder):
     pool = MediaPool(MediaConfig(), threads=1)
     for call in range(6):
-        pool.expect(call, uses(str(call), str(call + 1)))
+        pool.expect([call], uses(str(call), str(call + 1)))
     assert [take(pool, call) for call in (5, 0, 3, 1, 4, 2)] == [
         [5, 6],
         [0, 1],
@@ -192,7 +192,7 @@ def test_calls_may_come_in_another_order_than_announced(decoder):
 def test_a_file_that_is_announced_again_after_its_last_use_is_decoded_again(decoder):
     pool = MediaPool(MediaConfig(), threads=1)
     for call in range(2):
-        pool.expect(call, uses("1"))
+        pool.expect([call], uses("1"))
         assert take(pool, call) == [1]
     assert pool.decodes == 2
     pool.close()
@@ -200,10 +200,10 @@ def test_a_file_that_is_announced_again_after_its_last_use_is_decoded_again(deco
 
 def test_a_call_announced_while_its_file_is_held_shares_the_decode(decoder):
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1"))
-    pool.expect("b", uses("1"))
+    pool.expect(["a"], uses("1"))
+    pool.expect(["b"], uses("1"))
     assert take(pool, "a") == [1]
-    pool.expect("c", uses("1"))
+    pool.expect(["c"], uses("1"))
     assert take(pool, "b") == [1]
     assert take(pool, "c") == [1]
     assert (pool.decodes, pool.held_bytes) == (1, 0)
@@ -213,7 +213,7 @@ def test_a_call_announced_while_its_file_is_held_shares_the_decode(decoder):
 def test_a_call_without_media_starts_no_thread(decoder):
     before = threading.active_count()
     pool = MediaPool(MediaConfig(), threads=2)
-    pool.expect("a", [])
+    pool.expect(["a"], [])
     assert pool.acquire("a") == {}
     pool.release("a")
     assert threading.active_count() == before
@@ -228,8 +228,8 @@ def test_each_use_has_its_own_and_an_only_user_gets_the_original(decoder, monkey
     copy = media_pool._copy
     monkeypatch.setattr(media_pool, "_copy", lambda *given: copies.append(1) or copy(*given))
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1", "1"))
-    pool.expect("b", uses("1", "1", "2"))
+    pool.expect(["a"], uses("1", "1"))
+    pool.expect(["b"], uses("1", "1", "2"))
     arrays = [*pool.acquire("a").values(), *pool.acquire("b").values()]
     assert len(copies) == 4  # four uses of 1; the only one of 2 needs no copy
     for array in arrays:
@@ -238,6 +238,20 @@ def test_each_use_has_its_own_and_an_only_user_gets_the_original(decoder, monkey
     pool.release("a")
     pool.release("b")
     assert pool.held_bytes == 0
+    pool.close()
+
+
+def test_calls_announced_together_have_each_its_own(decoder):
+    pool = MediaPool(MediaConfig(), threads=1)
+    pool.expect(["a", "b", "c"], uses("1", "2"))
+    first = list(pool.acquire("a").values())
+    for array in first:
+        array[:] = 0
+    pool.release("a")
+    pool.release("b")  # never acquired
+    assert [array[0] for array in pool.acquire("c").values()] == [1, 2]
+    pool.release("c")
+    assert (pool.decodes, pool.held_bytes) == (2, 0)
     pool.close()
 
 
@@ -253,8 +267,8 @@ def test_the_last_call_copies_too_while_another_still_reads(decoder, monkeypatch
 
     monkeypatch.setattr(media_pool, "_copy", slow_copy)
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1"))
-    pool.expect("b", uses("1"))
+    pool.expect(["a"], uses("1"))
+    pool.expect(["b"], uses("1"))
     first: list[Any] = []
     reader = threading.Thread(target=lambda: first.append(pool.acquire("a")[0]), daemon=True)
     reader.start()
@@ -274,8 +288,8 @@ def test_the_last_call_copies_too_while_another_still_reads(decoder, monkeypatch
 
 def test_a_decode_error_is_given_to_every_user_and_decoded_once(decoder):
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("bad", "1"))
-    pool.expect("b", uses("bad"))
+    pool.expect(["a"], uses("bad", "1"))
+    pool.expect(["b"], uses("bad"))
     for call in "ab":
         error = pool.acquire(call)[0]
         assert (type(error), str(error)) == (RowError, "bad: cannot be decoded")
@@ -295,7 +309,7 @@ def test_a_stored_error_does_not_hold_what_the_decoder_had_in_memory(decoder, mo
 
     monkeypatch.setattr(media_pool, "decode", fail)
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1"))
+    pool.expect(["a"], uses("1"))
     media = pool.acquire("a")
     gc.collect()
     assert isinstance(media[0], RowError)
@@ -309,8 +323,8 @@ def test_what_is_no_fault_of_the_file_is_raised_in_the_call(decoder, monkeypatch
 
     monkeypatch.setattr(media_pool, "decode", fail)
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1"))
-    pool.expect("b", uses("1"))
+    pool.expect(["a"], uses("1"))
+    pool.expect(["b"], uses("1"))
     for call in "ab":
         with pytest.raises(ConfigError, match="expected a colour"):
             pool.acquire(call)

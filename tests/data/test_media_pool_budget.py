@@ -79,7 +79,7 @@ def take(pool: MediaPool, call: Hashable) -> list[float]:
 def test_decoding_ahead_stays_within_the_budget(decoder):
     pool = MediaPool(budget(3), threads=1)
     for call in range(20):
-        pool.expect(call, uses(str(call)))
+        pool.expect([call], uses(str(call)))
     for call in range(20):
         assert take(pool, call) == [call]
     assert pool.peak_bytes <= 3 * SIZE
@@ -89,8 +89,8 @@ def test_decoding_ahead_stays_within_the_budget(decoder):
 
 def test_what_running_calls_have_counts_towards_the_budget(decoder):
     pool = MediaPool(budget(2), threads=1)
-    pool.expect("a", uses("1"))
-    pool.expect("b", uses("1"))
+    pool.expect(["a"], uses("1"))
+    pool.expect(["b"], uses("1"))
     pool.acquire("a")
     assert pool.held_bytes == 2 * SIZE  # the held file and the call's copy
     pool.acquire("b")
@@ -104,9 +104,9 @@ def test_what_running_calls_have_counts_towards_the_budget(decoder):
 
 def test_a_call_larger_than_the_budget_still_runs(decoder):
     pool = MediaPool(budget(2), threads=1)
-    pool.expect("small", uses("1"))
-    pool.expect("large", uses(*"23456"))
-    pool.expect("after", uses("7"))
+    pool.expect(["small"], uses("1"))
+    pool.expect(["large"], uses(*"23456"))
+    pool.expect(["after"], uses("7"))
     assert take(pool, "small") == [1]
     assert take(pool, "large") == [2, 3, 4, 5, 6]
     assert take(pool, "after") == [7]
@@ -116,11 +116,11 @@ def test_a_call_larger_than_the_budget_still_runs(decoder):
 
 def test_for_a_call_without_room_held_files_are_dropped_the_last_needed_first(decoder):
     pool = MediaPool(budget(3), threads=1)
-    pool.expect("ahead", uses("1", "2", "3"))
-    pool.expect("now", uses("4"))
-    pool.expect("soon", uses("1"))
-    pool.expect("later", uses("2"))
-    pool.expect("last", uses("3"))
+    pool.expect(["ahead"], uses("1", "2", "3"))
+    pool.expect(["now"], uses("4"))
+    pool.expect(["soon"], uses("1"))
+    pool.expect(["later"], uses("2"))
+    pool.expect(["last"], uses("3"))
     assert take(pool, "ahead") == [1, 2, 3]  # its three files stay held for the others
     assert pool.held_bytes == 3 * SIZE
     assert take(pool, "now") == [4]
@@ -132,7 +132,7 @@ def test_for_a_call_without_room_held_files_are_dropped_the_last_needed_first(de
 
 def test_files_that_a_waiting_call_needs_are_not_dropped(decoder):
     pool = MediaPool(budget(1), threads=1)
-    pool.expect("a", uses(*"12345"))
+    pool.expect(["a"], uses(*"12345"))
     assert take(pool, "a") == [1, 2, 3, 4, 5]
     assert pool.decodes == 5
     pool.close()
@@ -140,9 +140,9 @@ def test_files_that_a_waiting_call_needs_are_not_dropped(decoder):
 
 def test_a_dropped_file_is_decoded_ahead_again_when_there_is_room(decoder):
     pool = MediaPool(budget(2), threads=1)
-    pool.expect("ahead", uses("1", "2"))
-    pool.expect("now", uses("3"))
-    pool.expect("then", uses("1", "2"))
+    pool.expect(["ahead"], uses("1", "2"))
+    pool.expect(["now"], uses("3"))
+    pool.expect(["then"], uses("1", "2"))
     assert take(pool, "ahead") == [1, 2]
     assert take(pool, "now") == [3]
     assert take(pool, "then") == [1, 2]
@@ -154,7 +154,7 @@ def test_a_dropped_file_is_decoded_ahead_again_when_there_is_room(decoder):
 def test_a_thread_with_a_running_call_can_acquire_another_whatever_the_budget(decoder):
     pool = MediaPool(budget(1), threads=1)
     for call in range(4):
-        pool.expect(call, uses(str(call), "9"))
+        pool.expect([call], uses(str(call), "9"))
     found = {call: values(pool.acquire(call)) for call in (2, 0, 3, 1)}
     assert found == {call: [call, 9] for call in range(4)}
     for call in range(4):
@@ -169,9 +169,9 @@ def test_a_thread_with_a_running_call_can_acquire_another_whatever_the_budget(de
 def test_a_call_that_is_released_without_being_acquired_is_cancelled(decoder):
     pool = MediaPool(MediaConfig(), threads=1)
     decoder.gate.clear()
-    pool.expect("first", uses("9"))
-    pool.expect("a", uses("1", "1", "2"))
-    pool.expect("b", uses("2"))
+    pool.expect(["first"], uses("9"))
+    pool.expect(["a"], uses("1", "1", "2"))
+    pool.expect(["b"], uses("2"))
     pool.release("a")
     decoder.gate.set()
     assert [take(pool, call) for call in ("first", "b")] == [[9], [2]]
@@ -182,8 +182,8 @@ def test_a_call_that_is_released_without_being_acquired_is_cancelled(decoder):
 def test_a_call_cancelled_during_its_decode_leaves_nothing_held(decoder):
     decoder.gate.clear()
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1"))
-    pool.expect("b", uses("2"))
+    pool.expect(["a"], uses("1"))
+    pool.expect(["b"], uses("2"))
     pool.release("a")
     decoder.gate.set()
     assert take(pool, "b") == [2]
@@ -195,7 +195,7 @@ def test_closing_ends_the_threads_and_drops_what_is_held(decoder):
     before = threading.active_count()
     pool = MediaPool(MediaConfig(), threads=2)
     for call in range(8):
-        pool.expect(call, uses(str(call)))
+        pool.expect([call], uses(str(call)))
     decoder.wait_for(8)
     pool.close()
     pool.close()
@@ -207,7 +207,7 @@ def test_closing_does_not_wait_for_a_decode_that_hangs_and_wakes_who_does(decode
     monkeypatch.setattr(media_pool, "CLOSE_S", 0.0)
     decoder.gate.clear()
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1"))
+    pool.expect(["a"], uses("1"))
     assert decoder.begun.acquire(timeout=WAIT_S)  # by the background thread
     errors: list[Exception] = []
 
@@ -233,7 +233,7 @@ def test_closing_does_not_wait_for_a_decode_that_hangs_and_wakes_who_does(decode
 
 def test_a_closed_pool_gives_nothing_more(decoder):
     pool = MediaPool(MediaConfig(), threads=1)
-    pool.expect("a", uses("1"))
+    pool.expect(["a"], uses("1"))
     pool.close()
     with pytest.raises(RunError, match="closed"):
         pool.acquire("a")
@@ -252,7 +252,7 @@ def hang(*_):
     threading.Event().wait()
 media_pool.decode = hang
 pool = media_pool.MediaPool(MediaConfig(), threads=1)
-pool.expect("a", [(0, "image", parse_media("a.png", MediaRoot(Path("/"))))])
+pool.expect(["a"], [(0, "image", parse_media("a.png", MediaRoot(Path("/"))))])
 try:
     pool.acquire("a")
 except KeyboardInterrupt:
@@ -310,7 +310,7 @@ def test_every_acquire_returns_its_media_whatever_the_order(
         patch.setattr(media_pool, "decode", decoder)
         pool = MediaPool(MediaConfig(max_memory=max(1, files_in_budget * SIZE)), threads=threads)
         for number, files in enumerate(calls):
-            pool.expect(number, uses(*map(str, files)))
+            pool.expect([number], uses(*map(str, files)))
 
         def consume(order: list[int]) -> dict[int, list[float]]:
             """Takes calls, spoils what it got, and keeps up to `held_calls` of them running."""
