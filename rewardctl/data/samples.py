@@ -244,16 +244,16 @@ def _read_text(column: str, value: Any, _: MediaRoot) -> str:
 
 
 def _read_tokens(column: str, value: Any, _: MediaRoot) -> "array[int]":
-    """Token ids in 4 bytes each (8 where one needs them); a list of them takes 40."""
+    """Token ids in 2 bytes each, or in 4 or 8 where one needs them; a list of them takes 40."""
     if type(value) is not list or list(map(type, value)).count(int) != len(value):
         _refuse(column, "a list of integers", value)
     try:
-        return array("I", value)
-    except OverflowError:
-        for extreme in (min(value), max(value)):
-            if not 0 <= extreme <= _MAX_TOKEN:
-                _refuse(column, f"token ids from 0 to {_MAX_TOKEN}", extreme)
-        return array("Q", value)
+        return array("H", value)
+    except OverflowError:  # of one over 65535, or below 0
+        low, high = min(value), max(value)
+    if not 0 <= low <= high <= _MAX_TOKEN:
+        _refuse(column, f"token ids from 0 to {_MAX_TOKEN}", low if low < 0 else high)
+    return array("I" if high < 2**32 else "Q", value)
 
 
 def _read_timestep(column: str, value: Any, _: MediaRoot) -> float:
