@@ -51,6 +51,7 @@ class _Call:
     number: int  # in announced order
     uses: list[tuple[Hashable, _File]]
     files: list[_File]  # of the uses, each once
+    repeated: set[_File]  # with several uses
     missing: set[_File] = field(default_factory=set)  # in acquire(): not decoded yet
     size: int = 0  # bytes of the media that it was given
     is_given: bool = False
@@ -105,10 +106,11 @@ class MediaPool:
                     heapq.heappush(self._queue, (first, next(self._numbers), file))
                 file.calls.update(dict.fromkeys(numbers))
                 used.append((token, file))
-            files = list(dict.fromkeys(file for _, file in used))
+            counts = Counter([file for _, file in used])
+            files, repeated = list(counts), {file for file in counts if counts[file] > 1}
             for number, call in numbers.items():
                 assert call not in self._calls, f"call {call!r} is announced twice"
-                self._calls[call] = _Call(number, used, files)
+                self._calls[call] = _Call(number, used, files, repeated)
             self._work_came.notify_all()
             if uses and not self._threads and not self._is_closed:
                 self._start_threads()
@@ -127,14 +129,8 @@ class MediaPool:
         """
         with self._lock:
             entry = self._calls[call]
-            for file in entry.files:
-                file.pins += 1
-            try:
-                self._wait(entry)
-                given = self._hand_over(entry)
-            finally:
-                for file in entry.files:
-                    file.pins -= 1
+            self._wait(entry)
+            given = self._hand_over(entry)
         return {
             token: _copy(kind, value) if is_shared else value
             for token, kind, value, is_shared in given
@@ -212,6 +208,8 @@ class MediaPool:
         """Waits until all files of a call are decoded."""
         entry.missing = {file for file in entry.files if file.state != "ready"}
         if entry.missing:
+            for file in entry.files:
+                file.pins += 1
             self._urgent.extend(file for file in entry.files if file.state == "waiting")
             self._work_came.notify_all()
             self._waiting.append(entry)
@@ -220,6 +218,8 @@ class MediaPool:
                     self._call_came.wait()
             finally:
                 self._waiting.remove(entry)
+                for file in entry.files:
+                    file.pins -= 1
         if self._is_closed:
             raise RunError("the media pool was closed while a call waited for its media")
         for file in entry.files:
@@ -273,10 +273,10 @@ class MediaPool:
 
     def _hand_over(self, entry: _Call) -> list[tuple[Hashable, str, Any, bool]]:
         """Token, kind and value of the call's media, and whether others have the value too."""
-        uses = Counter([file for _, file in entry.uses])
         for file in entry.files:
             del file.calls[entry.number]
-            file.is_shared |= uses[file] > 1 or bool(file.calls)
+            if file.calls or file in entry.repeated:
+                file.is_shared = True
         given = [(token, f.kind, f.value, f.is_shared) for token, f in entry.uses]
         for file in entry.files:
             if not file.calls:
