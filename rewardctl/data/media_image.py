@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 ANIMATED_FORMATS = ("GIF", "PNG", "WEBP", "AVIF")  # the further images of an MPO are no frames
 ORIENTATION_TAG = 0x0112
-JPEG_ORIENTATION = {"exif", "xmp"}  # of `info`: where Pillow finds the tag of a JPEG
+BLOCK_BYTES = 1 << 20  # given to the decoder at once: after each block it waits for the interpreter
 # What Pillow's EXIF reader raises on broken tags.
 EXIF_ERRORS = (ArithmeticError, LookupError, OSError, SyntaxError, TypeError, ValueError)
 
@@ -48,6 +48,7 @@ def open_image(file: BinaryIO, label: str, settings: MediaConfig) -> Image.Image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         limits = f"media.max_pixels is {settings.max_pixels:,}, and cannot raise Pillow's own limit"
         raise decode_error(label, f"{error} {limits}") from error
+    image.decodermaxblock = BLOCK_BYTES
     check_pixels(image.size, label, settings)
     return image
 
@@ -131,7 +132,8 @@ def _orientation(image: Image.Image) -> Image.Transpose | None:
     """What turns the stored pixels upright (Exif 2.32, Orientation); None where they are."""
     from PIL.Image import Transpose
 
-    if image.format == "JPEG" and not image.info.keys() & JPEG_ORIENTATION:
+    # Where Pillow finds the tag of a JPEG.
+    if image.format == "JPEG" and "exif" not in image.info and "xmp" not in image.info:
         return None
     try:
         tag = image.getexif().get(ORIENTATION_TAG)

@@ -173,18 +173,24 @@ class MediaPool:
             thread.start()
 
     def _decode_ahead(self) -> None:
-        while (file := self._next_file()) is not None:
+        file: _File | None = None
+        while True:
+            with self._lock:
+                if file is not None:
+                    self._end(file)
+                file = self._next_file()
+            if file is None:
+                return
             self._decode(file)
 
     def _next_file(self) -> _File | None:
         """Waits for a file to decode, and begins it; None when the pool is closed."""
-        with self._lock:
-            while not self._is_closed:
-                file = self._pop_file()
-                if file is not None:
-                    self._begin(file)
-                    return file
-                self._work_came.wait()
+        while not self._is_closed:
+            file = self._pop_file()
+            if file is not None:
+                self._begin(file)
+                return file
+            self._work_came.wait()
         return None
 
     def _pop_file(self) -> _File | None:
@@ -244,23 +250,19 @@ class MediaPool:
 
     def _decode(self, file: _File) -> None:
         """Decodes a file that has been begun; without the lock."""
-        value: Any = None
-        failure: BaseException | None = None
         try:
-            value = decode(file.kind, file.ref, self._settings)
+            file.value = decode(file.kind, file.ref, self._settings)
         except RowError as error:
             # Anew: the traceback would hold all that the decoder had in memory.
-            value = RowError(error.status, str(error))
+            file.value = RowError(error.status, str(error))
         except BaseException as error:
-            failure = error  # raised in the calls that use the file
-        with self._lock:
-            self._end(file, value, failure)
+            file.failure = error  # raised in the calls that use the file
 
-    def _end(self, file: _File, value: Any, failure: BaseException | None) -> None:
+    def _end(self, file: _File) -> None:
         self.decodes += 1
         self._reserved -= file.reserved
-        file.state, file.value, file.failure = "ready", value, failure
-        file.size = _size(value)
+        file.state = "ready"
+        file.size = _size(file.value)
         self._largest[file.kind] = max(self._largest[file.kind], file.size)
         self._held[file] = None
         self._count_bytes(file.size)

@@ -115,7 +115,9 @@ class RewardProcessor:
         n = len(samples)
         if faults and stream.is_groupwise:
             return CallResult([None] * n, incomplete_group(range(n), faults))
-        places = [place for place in range(n) if place not in faults] if faults else range(n)
+        if not faults:
+            return self._call(stream, inputs, n, repeat_rows=repeat_rows)
+        places = [place for place in range(n) if place not in faults]
         result = CallResult([None] * n, faults)
         if not places:
             return result

@@ -1,6 +1,7 @@
 """From what a reward model returned to float64 scores, checked against the contract."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,8 @@ def read_scores(output: Any, n: int) -> CallResult:
         raise ContractError(
             f"returned {_count(len(values), 'score')} for {_count(n, 'input')}; {NEXT}"
         )
+    if math.isfinite(sum(values)):  # so each of them is
+        return CallResult([*values])
     result = CallResult([])
     for place, value in enumerate(values):
         if math.isfinite(value):
@@ -50,7 +53,7 @@ def _count(n: int, noun: str) -> str:
 
 def _as_numbers(returned: Any, n: int) -> list[float]:
     if isinstance(returned, (list, tuple)):
-        return [_number(entry, place) for place, entry in enumerate(returned)]
+        return _numbers(returned)
     shape = getattr(returned, "shape", None)
     if shape is None or not hasattr(returned, "tolist"):
         kind = "a scalar" if isinstance(returned, (int, float)) else f"{type(returned).__name__}"
@@ -61,8 +64,13 @@ def _as_numbers(returned: Any, n: int) -> list[float]:
         raise ContractError(f"returned {what} for {_count(n, 'input')}; {NEXT}")
     if hasattr(returned, "detach"):
         returned = returned.detach().cpu()
-    flat = returned.reshape(-1).tolist()
-    return [_number(entry, place) for place, entry in enumerate(flat)]
+    return _numbers(returned.reshape(-1).tolist())
+
+
+def _numbers(entries: Sequence[Any]) -> list[float]:
+    if {*map(type, entries)} == {float}:  # nearly always
+        return list(entries)
+    return [_number(entry, place) for place, entry in enumerate(entries)]
 
 
 def _number(entry: Any, place: int) -> float:
