@@ -70,8 +70,10 @@ class FailureLog:
 
     def note(self, row: int, text: str) -> None:
         """A cell of `row` failed."""
+        # One example a row: a file that no stream can use shall not hide the next one.
+        is_first = row not in self._open
         self._open.add(row)
-        if len(self.examples) < EXAMPLES and text not in self.examples:
+        if is_first and len(self.examples) < EXAMPLES:
             self.examples.append(text)
 
     def settle(self, row: int, source: str) -> None:

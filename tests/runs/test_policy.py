@@ -91,6 +91,17 @@ def test_a_stop_names_the_limit_the_first_rows_and_the_next_step() -> None:
     assert stop.value.exit_code == 1
 
 
+def test_a_row_that_fails_in_every_stream_is_one_example() -> None:
+    log = FailureLog(MaxErrors(rows=9))
+    for row in range(2):
+        for stream in "abcdef":
+            log.note(row, f"rows.jsonl:{row + 1}: stream '{stream}': decode_error: x")
+    assert log.examples == [
+        "rows.jsonl:1: stream 'a': decode_error: x",
+        "rows.jsonl:2: stream 'a': decode_error: x",
+    ]
+
+
 def test_one_failed_row_is_counted_in_the_singular() -> None:
     log = FailureLog(MaxErrors())
     log.note(0, "rows.jsonl:1: bad_row: x")
