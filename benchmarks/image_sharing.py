@@ -118,13 +118,14 @@ def main() -> None:
         (folder / ROWS).write_text("".join(rows), encoding="utf-8")
         (folder / WARM_UP).write_text("".join(rows[:DIFFERENT]), encoding="utf-8")
         variants: dict[str, Callable[[], float]] = {}
-        decodes: dict[int, int] = {}
+        decodes = dict.fromkeys(STREAMS, 0)  # the most of any round
         with ProcessPoolExecutor(
             1, mp_context=get_context("spawn"), max_tasks_per_child=1
         ) as processes:
 
             def run_with(count: int) -> float:
-                seconds, decodes[count] = processes.submit(score_process, folder, count).result()
+                seconds, decoded = processes.submit(score_process, folder, count).result()
+                decodes[count] = max(decodes[count], decoded)
                 return seconds
 
             def limit() -> float:
